@@ -1,0 +1,1 @@
+"""Pure algorithms: State, Info, init and step, over arrays."""

@@ -1,0 +1,127 @@
+"""Leave the posterior of the records invariant, one record at a time.
+
+Ju, Gong, Awan and Rao (2022), Algorithm 1, step 2: each record is proposed from
+the data model, which cancels from the acceptance ratio. What is left is
+
+    alpha_i = min(1, eta(s | S - t_i + t_i*) w_i(x_i*) / [eta(s | S) w_i(x_i)]),
+
+the noise ratio of their equation (5), times the ratio of whatever else the model
+says about record i alone (w_i: another observed variable of that record, a potential,
+a local release; 1 when there is none).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from pymc_privacy.algorithms.noise import JointLaw, Law, Noise, log_density
+
+
+class State(NamedTuple):
+    """The contributions of the current records, shape (d, n): a row per coordinate."""
+
+    contributions: np.ndarray
+
+
+class Info(NamedTuple):
+    """What happened in one sweep."""
+
+    accepted: np.ndarray
+    """Which records took their proposal."""
+    accept: float
+    """The fraction of them."""
+    accept_min: float
+    """The smallest acceptance probability met; at least exp(-epsilon) under epsilon-DP."""
+
+
+def init(contributions: np.ndarray) -> State:
+    """Take the contributions into a state that owns its memory, since a step writes into it."""
+    return State(np.array(contributions, dtype=np.float64, order="C"))
+
+
+def step(
+    rng: np.random.Generator,
+    state: State,
+    proposed: np.ndarray,
+    *,
+    noise: Noise,
+    log_weight_ratio: np.ndarray | None = None,
+) -> tuple[State, Info]:
+    """Offer every record its proposal in turn.
+
+    Parameters
+    ----------
+    rng
+        Decides the acceptances.
+    state
+        The contributions of the current records. Its array is overwritten.
+    proposed
+        The contributions, shape (d, n), of one fresh draw of each record from the data
+        model given the current parameters. That they are such draws is not checked.
+    noise
+        The releases and their laws; d = 0 when no release is central.
+    log_weight_ratio
+        log w_i(x_i*) - log w_i(x_i), one number per record.
+
+    Returns
+    -------
+    State, Info
+    """
+    size = proposed.shape[1]
+    ratio = np.zeros(size) if log_weight_ratio is None else log_weight_ratio
+    # A Metropolis test accepts when log U < log ratio; -log U is standard exponential.
+    slack = rng.standard_exponential(size)
+    if not noise.laws:
+        # Without a central release nothing ties the records to each other.
+        accepted = ratio + slack >= 0
+        return state, Info(accepted, accepted.mean(), math.exp(min(0.0, ratio.min())))
+    accepted = np.empty(size, dtype=np.bool_)
+    count, smallest = compile_scan(noise.laws)(
+        noise.offsets,
+        noise.release,
+        noise.parameters,
+        state.contributions,
+        state.contributions.sum(axis=1),
+        proposed,
+        ratio,
+        slack,
+        accepted,
+    )
+    return state, Info(accepted, count / size, math.exp(smallest))
+
+
+@cache
+def compile_scan(laws: tuple[Law | JointLaw, ...]) -> Callable[..., tuple[int, float]]:
+    """Compile the accept-or-reject scan for these laws; ``total`` is kept running."""
+    log_eta = log_density(laws)
+
+    # Code compiled elsewhere cannot be found again by the disk cache.
+    @njit(cache=not any(isinstance(law, JointLaw) for law in laws))
+    def scan(offsets, release, parameters, current, total, proposed, ratio, slack, accepted):
+        width, size = current.shape
+        moved = np.empty(width)
+        now = log_eta(offsets, release, total, parameters)
+        count, smallest = 0, 0.0
+        for i in range(size):
+            for j in range(width):
+                moved[j] = total[j] - current[j, i] + proposed[j, i]
+            then = log_eta(offsets, release, moved, parameters)
+            # Both sides may be -inf at a start outside the noise's support: then move.
+            accepted[i] = then + ratio[i] + slack[i] >= now
+            if then + ratio[i] - now < smallest:
+                smallest = then + ratio[i] - now
+            if accepted[i]:
+                count += 1
+                now = then
+                for j in range(width):
+                    total[j] = moved[j]
+                    current[j, i] = proposed[j, i]
+        return count, smallest
+
+    return scan

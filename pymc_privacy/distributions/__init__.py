@@ -1,0 +1,1 @@
+"""Distributions for PyMC models."""

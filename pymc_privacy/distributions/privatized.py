@@ -1,0 +1,231 @@
+"""`Privatized`: a release whose law given the records is a privacy mechanism."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import pytensor.tensor as pt
+
+from pymc_privacy._compat import (
+    Distribution,
+    RandomVariable,
+    TensorVariable,
+    Variable,
+    _logprob,
+    _support_point,
+    modelcontext,
+    numba_core_rv_funcify,
+    numba_njit,
+)
+from pymc_privacy.distributions.marking import mark
+from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
+from pymc_privacy.graph.columns import column_sums
+from pymc_privacy.graph.locality import find_records
+from pymc_privacy.mechanisms import Mechanism
+
+_SIGNATURES = ("()->()", "(n)->()", "(n,d)->(d)")
+
+
+class PrivatizedRV(RandomVariable):
+    """The release, drawn by the mechanism from the sum of the contributions over records."""
+
+    name = "privatized"
+    _print_name = ("Privatized", "\\operatorname{Privatized}")
+    __props__ = (*RandomVariable.__props__, "mechanism", "local")
+
+    def __init__(self, *, mechanism: Mechanism, local: bool, **props: Any):
+        self.mechanism = mechanism
+        self.local = local
+        super().__init__(**props)
+
+    def rng_fn(self, rng, contributions, size=None):
+        """Draw a release; seedable, and so for simulation only."""
+        statistic = contributions.sum(axis=0) if self.sums else contributions
+        return np.asarray(self.mechanism.simulate(rng, statistic)).astype(self.dtype)
+
+    @property
+    def sums(self) -> bool:
+        """Whether the mechanism sees the total over records, rather than each value."""
+        return self.ndims_params[0] > 0
+
+    def statistic(self, contributions: TensorVariable) -> TensorVariable:
+        """Return what the mechanism adds its noise to."""
+        return column_sums(contributions) if self.sums else contributions
+
+
+@_logprob.register(PrivatizedRV)
+def _privatized_logprob(op, values, rng, size, contributions, **kwargs):
+    [release] = values
+    log_density = op.mechanism.log_density(release, op.statistic(contributions))
+    return log_density.sum() if op.sums and log_density.ndim else log_density
+
+
+@_support_point.register(PrivatizedRV)
+def _privatized_support_point(op, rv, rng, size, contributions):
+    return op.statistic(contributions).astype(rv.dtype)
+
+
+@numba_core_rv_funcify.register(PrivatizedRV)
+def _privatized_numba(op, node):
+    """Draw through the mechanism's own simulator, so that its law is written once."""
+    dtype, ndim = node.outputs[1].type.numpy_dtype, op.ndim_supp
+    returned = numba.types.Array(numba.from_dtype(dtype), ndim, "C")
+
+    def simulate(rng, contributions):
+        return np.ascontiguousarray(op.rng_fn(rng, np.asarray(contributions)))
+
+    @numba_njit
+    def draw(rng, contributions):
+        with numba.objmode(release=returned):
+            release = simulate(rng, contributions)
+        return release
+
+    return draw
+
+
+class Privatized(Distribution):
+    r"""A release is observed; the records behind it are not.
+
+    The release s has the law :math:`\eta(s \mid \sum_i t(x_i))` of its mechanism, where
+    :math:`t(x_i)` are the contributions of record i. The record variables that the
+    contributions are computed from are found by themselves, and `pm.sample` updates them
+    with :class:`~pymc_privacy.RecordSweep`.
+
+    Parameters
+    ----------
+    name : str
+    contributions : tensor_like
+        Shape (n,) or (n, d), records on axis 0, where row i depends on record i alone and on
+        no parameter. A scalar is released as it is.
+    mechanism : Mechanism
+    observed : array_like, optional
+        The release: shape () or (d,), or that of the contributions when ``local``.
+    local : bool, default False
+        The mechanism acts on each record instead of their sum.
+    dims : str or sequence of str, optional
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_privacy as pmp
+    >>> with pm.Model() as model:
+    ...     p = pm.Beta("p", 1, 1)
+    ...     answer = pm.Bernoulli("answer", p, shape=100)
+    ...     yes = pmp.Privatized(
+    ...         "yes", answer, pmp.Laplace(epsilon=1.0, sensitivity=1.0), observed=37.2
+    ...     )
+    >>> model.observed_RVs
+    [yes]
+    """
+
+    rv_type = PrivatizedRV
+
+    def __new__(
+        cls,
+        name: str,
+        contributions: Any,
+        mechanism: Mechanism,
+        *,
+        observed: Any = None,
+        local: bool = False,
+        dims: Any = None,
+    ) -> TensorVariable:
+        """Add the release to the model on the context stack, and mark its records."""
+        model = modelcontext(None)
+        contributions = _as_contributions(name, contributions)
+        records = find_records(name, contributions, model)
+        if observed is not None:
+            observed = check_release(name, observed, contributions, mechanism, local=local)
+        _check_integers(name, contributions, mechanism)
+        release = super().__new__(
+            cls, name, contributions, mechanism, observed=observed, local=local, dims=dims
+        )
+        for record in records:
+            mark(record)
+        return release
+
+    @classmethod
+    def dist(
+        cls, contributions: Any, mechanism: Mechanism, *, local: bool = False, **kwargs: Any
+    ) -> TensorVariable:
+        """Make an unnamed release; its shape follows from the contributions."""
+        if not isinstance(mechanism, Mechanism):
+            raise MechanismError(
+                "The third argument must be a mechanism, such as Laplace(epsilon=1.0, "
+                f"sensitivity=1.0), because its law is the likelihood; got {mechanism!r}."
+            )
+        kwargs.pop("shape", None)
+        contributions = _as_contributions("release", contributions)
+        _check_scale(contributions, mechanism, local=local)
+        op = PrivatizedRV(
+            mechanism=mechanism,
+            local=local,
+            signature="()->()" if local else _SIGNATURES[contributions.ndim],
+            dtype="int64" if mechanism.discrete else "floatX",
+        )
+        rng = kwargs.pop("rng", None) or pt.random.shared_rng(seed=None)
+        _, release = op(contributions, rng=rng, return_next_rng=True, **kwargs)
+        return release
+
+
+def _as_contributions(name: str, contributions: Any) -> TensorVariable:
+    contributions = pt.as_tensor(contributions)
+    if contributions.ndim > 2:
+        raise RecordError(
+            f"The contributions to {name!r} must have shape (n,) or (n, d), one row per record; "
+            f"got {contributions.ndim} dimensions."
+        )
+    return contributions
+
+
+def _release_shape(contributions: TensorVariable, *, local: bool) -> tuple[int | None, ...]:
+    """Return the static shape of the release."""
+    return contributions.type.shape if local else contributions.type.shape[1:]
+
+
+def _check_scale(contributions: TensorVariable, mechanism: Mechanism, *, local: bool) -> None:
+    scale = np.shape(getattr(mechanism, "scale", ()))
+    shape = _release_shape(contributions, local=local)
+    if scale and (not shape or shape[-1] not in (None, *scale)):
+        raise MechanismError(
+            "A vector of scales must have one entry per coordinate of the release; "
+            f"got {scale[0]} scales for a release of shape {shape}."
+        )
+
+
+def check_release(
+    name: str, observed: Any, contributions: TensorVariable, mechanism: Mechanism, *, local: bool
+) -> Any:
+    """Return the observed release, which must be one the mechanism can produce."""
+    if isinstance(observed, Variable):
+        return observed
+    value = np.asarray(observed, dtype=np.float64)
+    expected = _release_shape(contributions, local=local)
+    fits = len(expected) == value.ndim and all(
+        e in (None, v) for e, v in zip(expected, value.shape, strict=True)
+    )
+    if not fits:
+        raise ReleaseError(
+            f"The release {name!r} must have shape {expected}, because the contributions have "
+            f"shape {contributions.type.shape} and records are on axis 0; "
+            f"got observed of shape {value.shape}."
+        )
+    if not np.all(np.isfinite(value)):
+        raise ReleaseError(f"The release {name!r} must be finite; got {observed!r}.")
+    if mechanism.discrete and np.any(value != np.rint(value)):
+        raise ReleaseError(
+            f"The release {name!r} must be integers, because {type(mechanism).__name__} adds "
+            f"integer noise to an integer statistic; got {observed!r}."
+        )
+    return value
+
+
+def _check_integers(name: str, contributions: TensorVariable, mechanism: Mechanism) -> None:
+    if mechanism.discrete and np.dtype(contributions.dtype).kind not in "iub":
+        raise RecordError(
+            f"The contributions to {name!r} must be integers, because {type(mechanism).__name__} "
+            f"adds integer noise; got {contributions.dtype} values. If they are whole numbers, "
+            "say so with .astype('int64')."
+        )

@@ -1,0 +1,28 @@
+"""Every error raised on purpose by this package is a `PrivacyError`, and a `ValueError`.
+
+A message says what must hold, what that means, and what came.
+"""
+
+
+class PrivacyError(ValueError):
+    """The base of all errors raised on purpose by this package."""
+
+
+class MechanismError(PrivacyError):
+    """A mechanism was given parameters that describe no noise law."""
+
+
+class GuaranteeError(PrivacyError):
+    """A privacy guarantee was asked for that cannot be stated truthfully."""
+
+
+class ReleaseError(PrivacyError):
+    """An observed release cannot have come from its mechanism and contributions."""
+
+
+class RecordError(PrivacyError):
+    """The record variables of a model are not such that they can be updated one by one."""
+
+
+class MixingWarning(UserWarning):
+    """The chains have not forgotten where they started; the draws are not yet the posterior."""

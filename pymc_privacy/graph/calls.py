@@ -1,0 +1,41 @@
+"""Calling a compiled graph with a generator without paying for its type every time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+
+class GeneratorCall:
+    """A compiled function of a generator and arrays, entered directly after its first call.
+
+    Numba looks up the types of all arguments anew whenever one of them is a generator,
+    which at a thousand records takes twice as long as the draws themselves. The types of
+    a model's values never change, so the machine code found by the first call is kept.
+    """
+
+    def __init__(self, function: Any):
+        self._function = function
+        self._entry: Any = None
+
+    def __getstate__(self) -> dict:
+        # Machine code belongs to one process.
+        return {"_function": self._function, "_entry": None}
+
+    def __call__(self, rng: np.random.Generator, *values: np.ndarray) -> Sequence[np.ndarray]:
+        """Evaluate the function; the generator moves on."""
+        # The machine code does not look at strides: what it was compiled for must hold.
+        values = tuple(np.asarray(value, order="C") for value in values)
+        if self._entry is not None:
+            return self._entry((rng, *values))
+        outputs = self._function(rng, *values)
+        self._entry = _single_entry(self._function)
+        return outputs
+
+
+def _single_entry(function: Any) -> Any:
+    """Return the entry point when the function was compiled by Numba for one set of types."""
+    overloads = getattr(getattr(function.vm, "jit_fn", None), "overloads", {})
+    return next(iter(overloads.values())).entry_point if len(overloads) == 1 else None

@@ -1,0 +1,146 @@
+"""What a finished model says about each confidential database in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pymc_privacy._compat import TensorVariable, Variable, ancestors
+from pymc_privacy.distributions.marking import is_marked
+from pymc_privacy.distributions.privatized import PrivatizedRV, check_release
+from pymc_privacy.errors import RecordError, ReleaseError
+from pymc_privacy.graph.locality import Probe, not_local, parents
+from pymc_privacy.mechanisms import Mechanism
+
+
+@dataclass(frozen=True)
+class Database:
+    """Record variables that share rows, and every factor of the model that sees them."""
+
+    model: Any
+    records: tuple[TensorVariable, ...]
+    releases: tuple[TensorVariable, ...]
+    """Central releases of these records, all observed."""
+    weights: tuple[TensorVariable, ...]
+    """Other variables and potentials that depend on the records, row by row."""
+    size: int
+    exchangeable: bool
+    """Whether the records are identically distributed, and not only independent."""
+
+    @property
+    def contributions(self) -> list[TensorVariable]:
+        """Return what each record contributes to each release."""
+        return [contributions_of(release) for release in self.releases]
+
+    @property
+    def mechanisms(self) -> list[Mechanism]:
+        """Return the mechanism of each release."""
+        return [release.owner.op.mechanism for release in self.releases]
+
+    def constant_releases(self, parameters: Sequence[Variable]) -> list[TensorVariable]:
+        """Return the releases whose density no parameter enters, once the records are given.
+
+        All of them, unless a record's transform depends on a parameter, which then
+        carries the record along.
+        """
+        graphs = self.model.replace_rvs_by_values(self.contributions)
+        above = [set(ancestors([graph])) for graph in graphs]
+        return [r for r, a in zip(self.releases, above, strict=True) if not a & set(parameters)]
+
+    @property
+    def observed(self) -> list[np.ndarray]:
+        """Return the value of each release."""
+        return [observed_value(self.model, release) for release in self.releases]
+
+
+def is_release(variable: TensorVariable) -> bool:
+    """Tell whether a variable is a `Privatized` release."""
+    return variable.owner is not None and isinstance(variable.owner.op, PrivatizedRV)
+
+
+def contributions_of(release: TensorVariable) -> TensorVariable:
+    """Return the contributions a release was made from."""
+    return release.owner.op.dist_params(release.owner)[0]
+
+
+def observed_value(model, release: TensorVariable) -> np.ndarray:
+    """Return the published value, checked again because data can be set after the fact."""
+    value = np.asarray(model.rvs_to_values[release].eval())
+    op = release.owner.op
+    return check_release(
+        release.name, value, contributions_of(release), op.mechanism, local=op.local
+    )
+
+
+def find_databases(model, records: Sequence[TensorVariable] | None = None) -> list[Database]:
+    """Group the records of a model into databases, and check every factor that sees them.
+
+    Parameters
+    ----------
+    model : pm.Model
+    records : sequence of TensorVariable, optional
+        The record variables to update, all of them by default. One that is left out is
+        held fixed, as a parameter would be.
+    """
+    if records is None:
+        records = [rv for rv in model.free_RVs if is_marked(rv)]
+    factors = {factor: _seen_by(model, factor) for factor in _factors(model)}
+    return [_database(model, group, factors) for group in _groups(records, factors)]
+
+
+Factors = dict[TensorVariable, set[TensorVariable]]
+
+
+def _factors(model) -> list[TensorVariable]:
+    return [*model.basic_RVs, *model.potentials]
+
+
+def _seen_by(model, factor: TensorVariable) -> set[TensorVariable]:
+    """Return the variables that the log density of a factor is a function of."""
+    if factor in model.potentials:
+        return set(parents(factor, model))
+    return {factor}.union(*(parents(graph, model) for graph in factor.owner.inputs))
+
+
+def _groups(records: Sequence[TensorVariable], factors: Factors) -> list[list[TensorVariable]]:
+    """Put records together that some factor sees together."""
+    groups = [{rv} for rv in records]
+    for seen in factors.values():
+        apart = [group for group in groups if not group & seen]
+        together = [group for group in groups if group & seen]
+        groups = [*apart, set().union(*together)] if together else groups
+    return [[rv for rv in records if rv in group] for group in groups]
+
+
+def _database(model, records: list[TensorVariable], factors: Factors) -> Database:
+    seeing = [f for f, seen in factors.items() if seen & set(records) and f not in set(records)]
+    releases = [f for f in seeing if is_release(f) and f.owner.op.sums]
+    weights = [f for f in seeing if f not in set(releases)]
+    names = ", ".join(repr(rv.name) for rv in records)
+    for release in seeing:
+        if is_release(release) and release not in model.observed_RVs:
+            raise ReleaseError(
+                f"The release {release.name!r} must be observed before its records {names} can "
+                "be sampled; give observed=, or use pm.observe."
+            )
+    densities = model.logp(vars=weights, sum=False) if weights else []
+    graphs = {f"the contributions to {r.name!r}": contributions_of(r) for r in releases}
+    graphs |= {repr(w.name): density for w, density in zip(weights, densities, strict=True)}
+    start = model.initial_point(random_seed=0)
+    probe = Probe(model, start, records, graphs)
+    for rv, mixed in probe.mixed().items():
+        if mixed:
+            raise RecordError(
+                not_local(rv.name, mixed) + " Write it with one term per record, or leave it out."
+            )
+    return Database(
+        model=model,
+        records=tuple(records),
+        releases=tuple(releases),
+        weights=tuple(weights),
+        size=len(start[model.rvs_to_values[records[0]].name]),
+        exchangeable=probe.exchangeable(),
+    )

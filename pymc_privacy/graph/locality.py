@@ -1,0 +1,215 @@
+"""Find the confidential records of a model, and whether they may be updated one by one.
+
+A record variable has one row per record, and nothing that depends on it mixes rows:
+not the contributions, not its own density, not the density of any other variable. This is
+found out numerically, by redrawing half of the rows and looking at which others move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from pymc_privacy._compat import Mode, TensorVariable, ancestors, compile_graph
+from pymc_privacy.errors import RecordError
+from pymc_privacy.graph.generators import given_others, in_value_coordinates, with_generator
+
+_PROBE_MODE = Mode(linker="py", optimizer="fast_compile")
+
+
+def parents(graph: TensorVariable, model) -> list[TensorVariable]:
+    """Return the random variables a graph is computed from, not counting *their* parents."""
+    above = set(ancestors([graph], blockers=model.basic_RVs))
+    return [variable for variable in model.basic_RVs if variable in above]
+
+
+def find_records(name: str, contributions: TensorVariable, model) -> list[TensorVariable]:
+    """Return the record variables behind a release, or refuse it in a sentence.
+
+    Parameters
+    ----------
+    name
+        The release, for messages.
+    contributions
+        One row per record; a scalar has no records.
+    model
+        The PyMC model under construction.
+    """
+    direct = parents(contributions, model)
+    free = [rv for rv in direct if rv in model.free_RVs]
+    if contributions.ndim == 0:
+        _refuse_early_sum(name, free)
+        return []
+    start = model.initial_point(random_seed=0)
+    size = _length(model, contributions, start)
+    if size == 0:
+        raise RecordError(
+            f"The release {name!r} must come from at least one record; "
+            "got contributions of length 0, an empty database."
+        )
+    candidates = _with_rows(model, contributions, size, start)
+    mixed = Probe(model, start, candidates, {"its contributions": contributions}).mixed()
+    records = [rv for rv in candidates if not mixed[rv]]
+    for rv in free:
+        if mixed.get(rv):
+            raise RecordError(not_local(rv.name, mixed[rv]))
+    if not set(records) & set(free):
+        _refuse_without_records(name, size, direct, model)
+    stray = [rv.name for rv in free if rv not in records]
+    if stray:
+        raise RecordError(
+            f"The contributions to {name!r} must be computed from records alone, because a "
+            "curator does not know the parameters; "
+            f"they also depend on {', '.join(map(repr, stray))}."
+        )
+    return records
+
+
+def not_local(name: str, mixed: Iterable[str]) -> str:
+    """Say that a variable's rows are mixed, and by what."""
+    return (
+        f"The records {name!r} must be local: row i of whatever depends on them may depend on "
+        "record i alone, so that records can be updated one by one; but redrawing some rows "
+        f"changed other rows of {', '.join(mixed)}."
+    )
+
+
+class Probe:
+    """Numerical answers to the question which rows depend on which.
+
+    Parameters
+    ----------
+    model
+    start
+        A point of the model: the parameters stay there.
+    candidates
+        Variables that may be records, all with the same number of rows.
+    graphs
+        Labelled graphs with one row per record, besides the candidates' own densities.
+    """
+
+    def __init__(
+        self,
+        model,
+        start: dict[str, np.ndarray],
+        candidates: Sequence[TensorVariable],
+        graphs: dict[str, TensorVariable],
+    ):
+        self._candidates = list(candidates)
+        if not self._candidates:
+            return
+        self._names = [model.rvs_to_values[rv].name for rv in self._candidates]
+        densities = model.logp(vars=self._candidates, sum=False, jacobian=False)
+        labels = (f"the density of {rv.name!r}" for rv in self._candidates)
+        terms = dict(zip(labels, densities, strict=True)) | graphs
+        self._labels = list(terms)
+        self._terms = compile_graph(
+            model.value_vars,
+            model.replace_rvs_by_values(list(terms.values())),
+            on_unused_input="ignore",
+            mode=_PROBE_MODE,
+        )
+        rng = np.random.default_rng(0)
+        sampler = _sampler(model, self._candidates)
+        self._point = start | dict(zip(self._names, sampler(rng, start), strict=True))
+        self._other = dict(zip(self._names, sampler(rng, start), strict=True))
+        self._size = len(self._point[self._names[0]])
+        self._rows = np.zeros(self._size, dtype=bool)
+        self._rows[rng.permutation(self._size)[: max(1, self._size // 2)]] = True
+        self._permutation = rng.permutation(self._size)
+
+    def mixed(self) -> dict[TensorVariable, list[str]]:
+        """Tell, for each candidate, in what its rows are mixed: an empty list for a record."""
+        return {
+            rv: self._changed_elsewhere(name)
+            for rv, name in zip(self._candidates, getattr(self, "_names", ()), strict=True)
+        }
+
+    def exchangeable(self) -> bool:
+        """Tell whether permuting all candidates permutes every term and changes nothing else."""
+        permuted = {name: self._point[name][self._permutation] for name in self._names}
+        before, after = self._evaluate(self._point), self._evaluate(self._point | permuted)
+        return all(
+            np.allclose(b[self._permutation], a, equal_nan=True)
+            for b, a in zip(before, after, strict=True)
+        )
+
+    def _changed_elsewhere(self, name: str) -> list[str]:
+        value = self._point[name].copy()
+        value[self._rows] = self._other[name][self._rows]
+        before, after = self._evaluate(self._point), self._evaluate(self._point | {name: value})
+        return [
+            label
+            for label, b, a in zip(self._labels, before, after, strict=True)
+            if not self._same_elsewhere(b, a)
+        ]
+
+    def _same_elsewhere(self, before: np.ndarray, after: np.ndarray) -> bool:
+        if before.ndim == 0 or len(before) != self._size:
+            return False
+        kept = ~self._rows
+        return np.allclose(before[kept], after[kept], rtol=1e-9, atol=1e-9, equal_nan=True)
+
+    def _evaluate(self, point: dict[str, np.ndarray]) -> list[np.ndarray]:
+        return self._terms(*point.values())
+
+
+def _sampler(model, variables: Sequence[TensorVariable]):
+    """Compile a function of a generator and a point that draws the variables afresh."""
+    fresh = [in_value_coordinates(model, rv) for rv in variables]
+    rng, fresh = with_generator(given_others(model, fresh, variables))
+    draw = compile_graph(
+        [rng, *model.value_vars], fresh, on_unused_input="ignore", mode=_PROBE_MODE
+    )
+    return lambda generator, point: [np.array(v) for v in draw(generator, *point.values())]
+
+
+def _length(model, contributions: TensorVariable, start: dict[str, np.ndarray]) -> int:
+    length = contributions.type.shape[0]
+    if length is None:
+        [graph] = model.replace_rvs_by_values([contributions.shape[0]])
+        function = compile_graph(
+            model.value_vars, graph, on_unused_input="ignore", mode=_PROBE_MODE
+        )
+        length = int(function(*start.values()))
+    return length
+
+
+def _with_rows(model, graph: TensorVariable, size: int, start) -> list[TensorVariable]:
+    """Return the free variables behind a graph that have one independent row per record."""
+    above = set(ancestors([graph]))
+    return [
+        rv
+        for rv in model.free_RVs
+        if rv in above
+        and rv.type.ndim > rv.owner.op.ndim_supp
+        and len(start[model.rvs_to_values[rv].name]) == size
+    ]
+
+
+def _refuse_early_sum(name: str, free: Sequence[TensorVariable]) -> None:
+    """Refuse a single number that is a sum taken too early; a latent number passes."""
+    for rv in free:
+        if rv.ndim:
+            raise RecordError(
+                f"The contributions to {name!r} must have one row per record, and are added up "
+                f"by the release itself; got a single number computed from {rv.name!r} of shape "
+                f"{rv.type.shape}. Pass what each record contributes, without the sum."
+            )
+
+
+def _refuse_without_records(name: str, size: int, direct: Sequence[TensorVariable], model) -> None:
+    observed = [rv.name for rv in direct if rv in model.observed_RVs]
+    if observed:
+        raise RecordError(
+            f"The records behind {name!r} must be latent, because the release is all that is "
+            f"known of them; got {', '.join(map(repr, observed))} with observed data. "
+            "Leave out observed=, or drop the release."
+        )
+    came = ", ".join(f"{rv.name!r} of shape {rv.type.shape}" for rv in direct)
+    raise RecordError(
+        f"The contributions to {name!r} must have one row per record, computed from variables "
+        f"with as many independent rows; got contributions of length {size} computed from "
+        f"{came or 'no random variable at all'}."
+    )

@@ -1,0 +1,126 @@
+"""The compiled programs of a sweep: fresh records, their contributions, their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pymc_privacy._compat import (
+    In,
+    Out,
+    RandomGeneratorType,
+    TensorVariable,
+    Variable,
+    ancestors,
+    compile_graph,
+    graph_replace,
+    rvs_in_graph,
+)
+from pymc_privacy.graph.calls import GeneratorCall
+from pymc_privacy.graph.columns import columns
+from pymc_privacy.graph.database import Database
+from pymc_privacy.graph.generators import given_others, in_value_coordinates, with_generator
+
+Point = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class RecordProgram:
+    """Two compiled functions, and the names of the values they read from a point.
+
+    ``draw(rng, *values)`` returns the fresh records (value coordinates), their contribution
+    columns and, if the database has weights, log w(fresh) - log w(current) per record.
+    ``current(*values)`` returns the columns of the records as they are.
+    """
+
+    draw: Any
+    draw_inputs: tuple[str, ...]
+    current: Any
+    current_inputs: tuple[str, ...]
+    records: tuple[str, ...]
+    width: int
+    """The number of contribution columns, over all releases."""
+
+    def draw_from(self, rng: np.random.Generator, point: Point, contributions: np.ndarray):
+        """Return fresh records and log weight ratios (or None); fill in contributions (d, n)."""
+        outputs = self.draw(rng, *(point[name] for name in self.draw_inputs))
+        first, last = len(self.records), len(self.records) + self.width
+        # Into memory that is there already: at many records, new pages cost more than the draws.
+        for row, column in zip(contributions, outputs[first:last], strict=True):
+            row[:] = column
+        return outputs[:first], [*outputs[last:], None][0]
+
+    def contributions_at(self, point: Point) -> np.ndarray:
+        """Return the contributions (d, n) of the records of a point."""
+        columns = self.current(*(point[name] for name in self.current_inputs))
+        return np.reshape(columns, (self.width, len(point[self.records[0]])))
+
+    @property
+    def contributions_are_kept(self) -> bool:
+        """Whether contributions change only when records do, and so can be remembered.
+
+        False when a record's transform depends on a parameter: then the parameter
+        moves the record.
+        """
+        return set(self.current_inputs) <= set(self.records)
+
+
+def compile_records(database: Database, compile_kwargs: dict | None = None) -> RecordProgram:
+    """Compile the programs of one database."""
+    model, records = database.model, database.records
+    coordinates = [c.astype("float64") for t in database.contributions for c in columns(t)]
+    fresh_records = [in_value_coordinates(model, rv) for rv in records]
+    fresh = [*fresh_records, *coordinates, *_weight_ratio(database, fresh_records)]
+    rng, fresh = with_generator(given_others(model, fresh, records))
+    current = model.replace_rvs_by_values(coordinates)
+    # A random variable left here would be redrawn at every call, and these would
+    # not be the contributions of the current records.
+    if rvs_in_graph(current):
+        raise AssertionError("the current contributions still contain random variables")
+    draw_inputs, current_inputs = _value_inputs(model, fresh), _value_inputs(model, current)
+    return RecordProgram(
+        draw=GeneratorCall(_compile([rng, *draw_inputs], fresh, compile_kwargs)),
+        draw_inputs=tuple(v.name for v in draw_inputs),
+        current=_compile(current_inputs, current, compile_kwargs),
+        current_inputs=tuple(v.name for v in current_inputs),
+        records=tuple(model.rvs_to_values[rv].name for rv in records),
+        width=len(coordinates),
+    )
+
+
+def _weight_ratio(
+    database: Database, fresh_records: Sequence[TensorVariable]
+) -> list[TensorVariable]:
+    """Return log w(fresh) - log w(current), one number per record, or nothing."""
+    if not database.weights:
+        return []
+    model = database.model
+    terms = model.logp(vars=list(database.weights), sum=False)
+    now = sum(term.reshape((term.shape[0], -1)).sum(axis=1) for term in terms)
+    values = [model.rvs_to_values[rv] for rv in database.records]
+    fresh = {
+        value: value.type.filter_variable(draw)
+        for value, draw in zip(values, fresh_records, strict=True)
+    }
+    return [graph_replace(now, fresh, strict=False) - now]
+
+
+def _value_inputs(model, outputs: Sequence[TensorVariable]) -> list[Variable]:
+    above = set(ancestors(outputs))
+    return [value for value in model.value_vars if value in above]
+
+
+def _compile(inputs: Sequence[Variable], outputs: Sequence[Variable], compile_kwargs: dict | None):
+    function = compile_graph(
+        [In(v, borrow=True, mutable=isinstance(v.type, RandomGeneratorType)) for v in inputs],
+        [Out(o, borrow=True) for o in outputs],
+        on_unused_input="ignore",
+        accept_inplace=True,
+        **(compile_kwargs or {}),
+    )
+    # Inputs come from PyMC's own points, which are of the right type already.
+    function.trust_input = True
+    return function

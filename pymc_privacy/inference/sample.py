@@ -1,0 +1,147 @@
+"""`sample`: `pm.sample` with good defaults for models of confidential records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pymc_privacy._compat import (
+    NUTS,
+    FlatRV,
+    HalfFlatRV,
+    ValueGradFunction,
+    Variable,
+    ancestors,
+    assign_step_methods,
+    modelcontext,
+)
+from pymc_privacy.distributions.marking import is_marked
+from pymc_privacy.errors import RecordError
+from pymc_privacy.graph.database import Database, is_release
+from pymc_privacy.results import attach_privacy, warn_unless_mixed
+from pymc_privacy.step_methods import RecordSweep
+
+
+def sample(
+    draws: int = 1000, *, model: Any = None, keep_records: bool = False, **kwargs: Any
+) -> Any:
+    """Draw from the posterior given the releases, exactly.
+
+    It is `pm.sample` with other defaults: chains start at draws from the prior, records are
+    updated before the parameters are, the parameters' density leaves out the releases (they
+    are constant given the records), records are not stored, and the result says what was
+    released and how well the sampler did.
+
+    Parameters
+    ----------
+    draws : int, default 1000
+    model : pm.Model, optional
+        The model on the context stack by default.
+    keep_records : bool, default False
+        Store the imputed records too: chains × draws × records numbers for each.
+    **kwargs
+        Passed on to `pm.sample`. ``step=``, ``initvals=`` and ``var_names=`` take precedence
+        over the defaults above.
+
+    Returns
+    -------
+    xarray.DataTree
+        As from `pm.sample`, with a group ``privacy``.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_privacy as pmp
+    >>> with pm.Model():
+    ...     p = pm.Beta("p", 1, 1)
+    ...     x = pm.Bernoulli("x", p, shape=50)
+    ...     s = pmp.Privatized("s", x, pmp.Laplace(epsilon=1.0, sensitivity=1.0), observed=31.4)
+    ...     idata = pmp.sample(500, tune=500, chains=2, random_seed=1, progressbar=False)
+    >>> bool(0.5 < idata.posterior["p"].mean() < 0.7)
+    True
+    >>> "x" in idata.posterior
+    False
+    """
+    import pymc as pm
+
+    model = modelcontext(model)
+    records = [rv for rv in model.free_RVs if is_marked(rv)]
+    if not any(is_release(rv) for rv in model.basic_RVs):
+        raise RecordError(
+            "pymc_privacy.sample needs a model with a Privatized release; got a model without "
+            "any. Use pm.sample."
+        )
+    if kwargs.get("step") is None and records:
+        kwargs |= _default_steps(model, records, kwargs)
+    kwargs["initvals"] = _starts(model, kwargs.get("initvals"))
+    if kwargs.get("var_names") is None and not keep_records:
+        kwargs["var_names"] = [rv.name for rv in model.unobserved_RVs if rv not in records]
+    result = pm.sample(draws, model=model, **kwargs)
+    if kwargs.get("return_inferencedata", True):
+        attach_privacy(result, model)
+        if kwargs.get("compute_convergence_checks", True):
+            warn_unless_mixed(result)
+    return result
+
+
+def _default_steps(model, records: Sequence[Variable], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Put the record sweep first, and give NUTS a density without the constant releases."""
+    compile_kwargs = kwargs.get("compile_kwargs")
+    options = kwargs.pop(RecordSweep.name, {})
+    sweep = RecordSweep(records, model=model, compile_kwargs=compile_kwargs, **options)
+    _, others = assign_step_methods(model, step=[sweep])
+    chosen: dict[str, Any] = {"step": [sweep]}
+    if NUTS in others:
+        density = _parameter_density(model, sweep.databases, others[NUTS], compile_kwargs or {})
+        chosen["nuts"] = {"logp_dlogp_func": density, **kwargs.get("nuts", {})}
+    return chosen
+
+
+def _parameter_density(
+    model, databases: Sequence[Database], parameters: Sequence[Variable], compile_kwargs: dict
+) -> ValueGradFunction:
+    """Compile the log density of the parameters given everything else, and its gradient."""
+    constant = {release for db in databases for release in db.constant_releases(parameters)}
+    terms = [*model.free_RVs, *model.observed_RVs, *model.potentials]
+    density = model.logp(vars=[term for term in terms if term not in constant])
+    point = model.initial_point(random_seed=0)
+    above = set(ancestors([density]))
+    held = [v for v in model.value_vars if v in above and v not in set(parameters)]
+    function = ValueGradFunction(
+        [density],
+        list(parameters),
+        {value: point[value.name] for value in held},
+        model=model,
+        initial_point=point,
+        ravel_inputs=True,
+        **compile_kwargs,
+    )
+    function.set_extra_values(point)
+    function.trust_input = True
+    return function
+
+
+def _starts(model, initvals: Any) -> Any:
+    """Start from the prior wherever the user did not say, and the prior can be drawn from."""
+    prior = {
+        rv.name: "prior"
+        for rv in model.free_RVs
+        if not isinstance(rv.owner.op, FlatRV | HalfFlatRV)
+    }
+    if initvals is None or isinstance(initvals, dict):
+        return _override(prior, initvals)
+    return [_override(prior, chain) for chain in initvals]
+
+
+def _override(prior: dict[str, str], given: dict[Any, Any] | None) -> dict[Any, Any]:
+    given = given or {}
+    names = {key if isinstance(key, str) else key.name for key in given}
+    untouched = {
+        name: start
+        for name, start in prior.items()
+        if name not in names and not any(key.startswith(f"{name}_") for key in names)
+    }
+    return untouched | given
+
+
+__all__ = ["sample"]
