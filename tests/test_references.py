@@ -328,7 +328,7 @@ def mean_over_clamped(function, mu, sigma, bound, kinks=()):
 
 
 @pytest.mark.parametrize("noise", [laplace, gaussian])
-@pytest.mark.parametrize("mu, sigma", [(0.4, 1.2), (-1.9, 0.3), (3.0, 1.0)])
+@pytest.mark.parametrize(("mu", "sigma"), [(0.4, 1.2), (-1.9, 0.3), (3.0, 1.0)])
 def test_clamped_normal_integrates_every_database(noise, mu, sigma):
     bound, scale, value = 2.0, 1.5, 1.3
 
@@ -419,7 +419,7 @@ class Law:
 
 
 @pytest.mark.parametrize(
-    "posterior, records, priors", PRIORS, ids=lambda p: getattr(p, "__name__", "")
+    ("posterior", "records", "priors"), PRIORS, ids=lambda p: getattr(p, "__name__", "")
 )
 def test_infinite_scale_leaves_the_prior(posterior, records, priors):
     value = [1.0, 1.0] if posterior in (categorical_posterior, chained_posterior) else 1.0

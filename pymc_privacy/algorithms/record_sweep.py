@@ -73,7 +73,13 @@ def step(
     -------
     State, Info
     """
-    size = proposed.shape[1]
+    width, size = proposed.shape
+    if not noise.release.size == width == len(state.contributions):
+        # The scan reads these arrays side by side, without looking at their lengths.
+        raise ValueError(
+            f"The releases have {noise.release.size} coordinates, so contributions need as many "
+            f"rows; got {len(state.contributions)} current and {width} proposed."
+        )
     ratio = np.zeros(size) if log_weight_ratio is None else log_weight_ratio
     # A Metropolis test accepts when log U < log ratio; -log U is standard exponential.
     slack = rng.standard_exponential(size)

@@ -186,7 +186,7 @@ def _release_shape(contributions: TensorVariable, *, local: bool) -> tuple[int |
 
 
 def _check_scale(contributions: TensorVariable, mechanism: Mechanism, *, local: bool) -> None:
-    scale = np.shape(getattr(mechanism, "scale", ()))
+    scale = np.shape(getattr(mechanism, "scale", 0.0))
     shape = _release_shape(contributions, local=local)
     if scale and (not shape or shape[-1] not in (None, *scale)):
         raise MechanismError(

@@ -1,0 +1,190 @@
+"""`pmp.sample`: the same posterior as `pm.sample`, with better manners."""
+
+import warnings
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+import xarray as xr
+
+import pymc_privacy as pmp
+from pymc_privacy.errors import MixingWarning, RecordError
+from tests import references
+from tests.references import Release
+from tests.stochastic import assert_law, seed_of
+
+
+def survey(size=20):
+    with pm.Model() as model:
+        p = pm.Beta("p", 2, 2)
+        pm.Deterministic("odds", p / (1 - p))
+        x = pm.Bernoulli("x", p, shape=size)
+        mechanism = pmp.Laplace(epsilon=0.5, sensitivity=1.0, neighbours="replace_one")
+        pmp.Privatized("yes", x, mechanism, observed=14.4)
+    return model
+
+
+def quick(model, **kwargs):
+    defaults = {
+        "draws": 30,
+        "tune": 20,
+        "chains": 2,
+        "cores": 1,
+        "random_seed": 3,
+        "progressbar": False,
+        "quiet": True,
+        "compute_convergence_checks": False,
+    }
+    return pmp.sample(model=model, **(defaults | kwargs))
+
+
+def test_the_posterior_is_exact(request):
+    result = quick(survey(), draws=1500, tune=400, random_seed=seed_of(request))
+    exact = references.bernoulli([Release(references.laplace, 2.0, 14.4)], size=20, prior=(2, 2))
+    assert_law(result.posterior["p"].values, exact)
+
+
+def test_records_are_stored_only_on_request():
+    assert set(quick(survey()).posterior.data_vars) == {"p", "odds"}
+    assert quick(survey(), keep_records=True).posterior["x"].shape == (2, 30, 20)
+    assert set(quick(survey(), var_names=["p"]).posterior.data_vars) == {"p"}
+
+
+def test_records_move_before_parameters(caplog):
+    caplog.set_level("INFO", logger="pymc")
+    quick(survey(), quiet=False)
+    assert caplog.text.index(">RecordSweep: [x]") < caplog.text.index(">NUTS: [p]")
+
+
+def test_chains_start_apart():
+    """Chains that start at one point agree with each other before they have moved."""
+    first = quick(survey(), draws=4, tune=0, chains=4).posterior["p"].values[:, 0]
+    assert np.ptp(first) > 0.01
+
+
+def test_a_start_of_the_users_own_is_kept():
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 1.0)
+        x = pm.Normal("x", mu, 1.0, shape=3)
+        pmp.Privatized("s", x, pmp.Laplace(scale=1.0), observed=0.0)
+    from pymc_privacy.inference.sample import _starts
+
+    assert _starts(model, {"mu": 4.0}) == {"x": "prior", "mu": 4.0}
+    assert _starts(model, [{"mu": 4.0}, None])[1] == {"x": "prior", "mu": "prior"}
+
+
+def test_an_improper_prior_starts_where_pymc_starts_it():
+    with pm.Model() as model:
+        mu = pm.Flat("mu")
+        x = pm.Normal("x", mu, 1.0, shape=30)
+        pmp.Privatized("s", pt.clip(x, -9, 9), pmp.Laplace(scale=1.0), observed=12.0)
+    assert quick(model).posterior["mu"].shape == (2, 30)
+
+
+def test_the_privacy_group_says_what_was_released():
+    result = quick(survey())
+    privacy = result["privacy"]
+    assert privacy["release"].values.tolist() == ["yes"]
+    assert "epsilon=0.5" in privacy["mechanism"].item()
+    assert privacy["guarantee"].item() == str(pmp.PureDP(0.5, neighbours="replace_one"))
+    assert privacy.attrs["records"] == '["x"]'
+
+
+def test_the_result_survives_a_file(tmp_path):
+    result = quick(survey())
+    result.to_netcdf(tmp_path / "result.nc", engine="h5netcdf")
+    with xr.open_datatree(tmp_path / "result.nc", engine="h5netcdf") as back:
+        assert back["privacy"]["guarantee"].item() == result["privacy"]["guarantee"].item()
+        np.testing.assert_array_equal(back["posterior"]["p"], result["posterior"]["p"])
+
+
+def test_the_parameters_density_leaves_out_what_is_constant_given_the_records():
+    from pymc_privacy.inference.sample import _parameter_density
+
+    model = survey()
+    step = pmp.RecordSweep(model=model)
+    p = model.rvs_to_values[model["p"]]
+    density = _parameter_density(model, step.databases, [p], {})
+    whole = model.logp_dlogp_function([p], ravel_inputs=True)
+    gaps = []
+    for value in (-1.0, 0.0, 2.0):
+        point = model.initial_point(1) | {p.name: np.array(value)}
+        for function in (density, whole):
+            function.set_extra_values(point)
+        short, long = (f._pytensor_function(np.array([value])) for f in (density, whole))
+        np.testing.assert_allclose(short[1], long[1], rtol=1e-12)
+        gaps.append(long[0] - short[0])
+    np.testing.assert_allclose(gaps, gaps[0])
+    assert gaps[0] != 0
+
+
+def test_a_release_that_moves_with_a_parameter_stays_in_its_density():
+    from pymc_privacy.inference.sample import _parameter_density
+
+    with pm.Model() as model:
+        theta = pm.Gamma("theta", 4, 2)
+        x = pm.Uniform("x", 0, theta, shape=3)
+        pmp.Privatized("s", x, pmp.Laplace(scale=0.1), observed=2.5)
+    theta = model.rvs_to_values[model["theta"]]
+    step = pmp.RecordSweep(model=model)
+    density = _parameter_density(model, step.databases, [theta], {})
+    whole = model.logp_dlogp_function([theta], ravel_inputs=True)
+    point = model.initial_point(1)
+    for function in (density, whole):
+        function.set_extra_values(point)
+    short, long = (f._pytensor_function(np.array([0.7])) for f in (density, whole))
+    np.testing.assert_allclose(short[0], long[0])
+    np.testing.assert_allclose(short[1], long[1])
+
+
+def test_options_of_nuts_are_kept():
+    result = quick(survey(), nuts={"max_treedepth": 1}, target_accept=0.95)
+    assert result.sample_stats["tree_depth"].max() <= 1
+
+
+def test_steps_of_the_users_own_are_kept(caplog):
+    caplog.set_level("INFO", logger="pymc")
+    model = survey()
+    with model:
+        steps = [pm.Metropolis([model["p"]]), pmp.RecordSweep()]
+    quick(model, step=steps, quiet=False)
+    assert ">Metropolis: [p]" in caplog.text
+
+
+def test_discrete_parameters_are_left_to_pymc():
+    with pm.Model() as model:
+        group = pm.Categorical("group", [0.3, 0.3, 0.4])
+        x = pm.Normal("x", pt.as_tensor([-1.0, 0.0, 1.0])[group], 1.0, shape=6)
+        pmp.Privatized("s", x, pmp.Laplace(scale=1.0), observed=3.0)
+    assert quick(model).posterior["group"].shape == (2, 30)
+
+
+def test_chains_that_have_not_mixed_are_called_so():
+    """Much noise over many records: Ju's sweep crawls, and the user must be told."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 10.0)
+        x = pm.Normal("x", mu, 1.0, shape=3000)
+        pmp.Privatized("s", pt.clip(x, -50, 50), pmp.Laplace(scale=1e5), observed=0.0)
+    with pytest.warns(MixingWarning, match=r"r_hat of mu.*raise draws="):
+        quick(model, compute_convergence_checks=True, draws=100, chains=4)
+
+
+def test_chains_that_have_mixed_are_left_in_peace():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", MixingWarning)
+        quick(survey(), compute_convergence_checks=True, draws=600, tune=200)
+
+
+def test_a_model_without_a_release_is_refused():
+    with pm.Model() as model:
+        pm.Normal("mu")
+    with pytest.raises(RecordError, match=r"needs a model with a Privatized release.*pm\.sample"):
+        pmp.sample(model=model)
+
+
+def test_a_scalar_release_needs_no_records():
+    with pm.Model() as model:
+        count = pm.Binomial("count", 30, 0.4)
+        pmp.Privatized("s", count, pmp.DiscreteLaplace(scale=2.0), observed=15)
+    assert quick(model).posterior["count"].shape == (2, 30)
