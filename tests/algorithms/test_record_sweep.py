@@ -212,7 +212,7 @@ def test_without_a_central_release_records_are_accepted_on_their_weights_alone(r
 
 def test_contributions_must_match_the_releases(rng):
     given = noise_of((pmp.Laplace(scale=1.0), 3.0), (pmp.Laplace(scale=1.0), 3.0))
-    with pytest.raises(ValueError, match="2 coordinates.*1"):
+    with pytest.raises(ValueError, match=r"2 coordinates.*1"):
         record_sweep.step(rng, record_sweep.init(propose(rng)), propose(rng), noise=given)
 
 

@@ -1,0 +1,24 @@
+"""Privacy guarantees: what they say, what they imply, and what several say together."""
+
+from pymc_privacy.accounting.calibration import gaussian_scale, zero_concentrated_rho
+from pymc_privacy.accounting.composition import compose
+from pymc_privacy.accounting.guarantees import (
+    ApproximateDP,
+    GaussianDP,
+    Guarantee,
+    Neighbours,
+    PureDP,
+    ZeroConcentratedDP,
+)
+
+__all__ = [
+    "ApproximateDP",
+    "GaussianDP",
+    "Guarantee",
+    "Neighbours",
+    "PureDP",
+    "ZeroConcentratedDP",
+    "compose",
+    "gaussian_scale",
+    "zero_concentrated_rho",
+]
