@@ -23,9 +23,11 @@ from pymc_privacy.distributions.marking import mark
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
 from pymc_privacy.graph.columns import column_sums
 from pymc_privacy.graph.locality import find_records
-from pymc_privacy.mechanisms import Mechanism
+from pymc_privacy.mechanisms import AdditiveMechanism, Mechanism
 
-_SIGNATURES = ("()->()", "(n)->()", "(n,d)->(d)")
+_CENTRAL = ("()->()", "(n)->()", "(n,d)->(d)")
+# One call of the simulator draws for all records, so that a vector of scales finds its axis.
+_LOCAL = ("()->()", "(n)->(n)", "(n,d)->(n,d)")
 
 
 class PrivatizedRV(RandomVariable):
@@ -48,7 +50,7 @@ class PrivatizedRV(RandomVariable):
     @property
     def sums(self) -> bool:
         """Whether the mechanism sees the total over records, rather than each value."""
-        return self.ndims_params[0] > 0
+        return not self.local and self.ndims_params[0] > 0
 
     def statistic(self, contributions: TensorVariable) -> TensorVariable:
         """Return what the mechanism adds its noise to."""
@@ -74,7 +76,8 @@ def _privatized_numba(op, node):
     returned = numba.types.Array(numba.from_dtype(dtype), ndim, "C")
 
     def simulate(rng, contributions):
-        return np.ascontiguousarray(op.rng_fn(rng, np.asarray(contributions)))
+        # Exactly the declared rank and layout, which the machine code does not look at again.
+        return np.asarray(op.rng_fn(rng, np.asarray(contributions)), order="C")
 
     @numba_njit
     def draw(rng, contributions):
@@ -82,7 +85,9 @@ def _privatized_numba(op, node):
             release = simulate(rng, contributions)
         return release
 
-    return draw
+    # A disk cache finds compiled code by the mechanism's repr, which shows a user's own
+    # functions by their address only. The number is the edition of this function.
+    return draw, 1 if isinstance(op.mechanism, AdditiveMechanism) else None
 
 
 class Privatized(Distribution):
@@ -162,7 +167,7 @@ class Privatized(Distribution):
         op = PrivatizedRV(
             mechanism=mechanism,
             local=local,
-            signature="()->()" if local else _SIGNATURES[contributions.ndim],
+            signature=(_LOCAL if local else _CENTRAL)[contributions.ndim],
             dtype="int64" if mechanism.discrete else "floatX",
         )
         rng = kwargs.pop("rng", None) or pt.random.shared_rng(seed=None)

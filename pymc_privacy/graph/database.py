@@ -12,7 +12,7 @@ from pymc_privacy._compat import TensorVariable, Variable, ancestors
 from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.distributions.privatized import PrivatizedRV, check_release
 from pymc_privacy.errors import RecordError, ReleaseError
-from pymc_privacy.graph.locality import Probe, not_local, parents
+from pymc_privacy.graph.locality import Probe, not_local, parents, probing_point
 from pymc_privacy.mechanisms import Mechanism
 
 
@@ -129,7 +129,7 @@ def _database(model, records: list[TensorVariable], factors: Factors) -> Databas
     densities = model.logp(vars=weights, sum=False) if weights else []
     graphs = {f"the contributions to {r.name!r}": contributions_of(r) for r in releases}
     graphs |= {repr(w.name): density for w, density in zip(weights, densities, strict=True)}
-    start = model.initial_point(random_seed=0)
+    start = probing_point(model)
     probe = Probe(model, start, records, graphs)
     for rv, mixed in probe.mixed().items():
         if mixed:

@@ -17,11 +17,28 @@ from pymc_privacy.graph.generators import given_others, in_value_coordinates, wi
 
 _PROBE_MODE = Mode(linker="py", optimizer="fast_compile")
 
+Point = dict[str, np.ndarray]
+
 
 def parents(graph: TensorVariable, model) -> list[TensorVariable]:
     """Return the random variables a graph is computed from, not counting *their* parents."""
     above = set(ancestors([graph], blockers=model.basic_RVs))
     return [variable for variable in model.basic_RVs if variable in above]
+
+
+def probing_point(model) -> Point:
+    """Return a point of the model where no parameter has a special value.
+
+    A coefficient that starts at zero would hide whatever it multiplies. Steps are
+    small, so that a bounded parameter stays inside its support.
+    """
+    rng = np.random.default_rng(0)
+    start = model.initial_point(random_seed=0)
+    steps = {name: rng.uniform(0.02, 0.1, np.shape(value)) for name, value in start.items()}
+    return {
+        name: value + steps[name] * (1 + abs(value)) if value.dtype.kind == "f" else value
+        for name, value in start.items()
+    }
 
 
 def find_records(name: str, contributions: TensorVariable, model) -> list[TensorVariable]:
@@ -41,7 +58,7 @@ def find_records(name: str, contributions: TensorVariable, model) -> list[Tensor
     if contributions.ndim == 0:
         _refuse_early_sum(name, free)
         return []
-    start = model.initial_point(random_seed=0)
+    start = probing_point(model)
     size = _length(model, contributions, start)
     if size == 0:
         raise RecordError(
@@ -92,7 +109,7 @@ class Probe:
     def __init__(
         self,
         model,
-        start: dict[str, np.ndarray],
+        start: Point,
         candidates: Sequence[TensorVariable],
         graphs: dict[str, TensorVariable],
     ):
@@ -112,12 +129,19 @@ class Probe:
         )
         rng = np.random.default_rng(0)
         sampler = _sampler(model, self._candidates)
-        self._point = start | dict(zip(self._names, sampler(rng, start), strict=True))
-        self._other = dict(zip(self._names, sampler(rng, start), strict=True))
+        # Compiled without in-place updates, the sampler leaves its generator where it was,
+        # so that each draw needs a generator of its own.
+        draws = (
+            dict(zip(self._names, sampler(child, start), strict=True)) for child in rng.spawn(12)
+        )
+        first = next(draws)
+        self._point = start | first
+        self._other = _elsewhere(first, draws)
         self._size = len(self._point[self._names[0]])
         self._rows = np.zeros(self._size, dtype=bool)
         self._rows[rng.permutation(self._size)[: max(1, self._size // 2)]] = True
         self._permutation = rng.permutation(self._size)
+        self._before = self._evaluate(self._point)
 
     def mixed(self) -> dict[TensorVariable, list[str]]:
         """Tell, for each candidate, in what its rows are mixed: an empty list for a record."""
@@ -129,19 +153,19 @@ class Probe:
     def exchangeable(self) -> bool:
         """Tell whether permuting all candidates permutes every term and changes nothing else."""
         permuted = {name: self._point[name][self._permutation] for name in self._names}
-        before, after = self._evaluate(self._point), self._evaluate(self._point | permuted)
+        after = self._evaluate(self._point | permuted)
         return all(
             np.allclose(b[self._permutation], a, equal_nan=True)
-            for b, a in zip(before, after, strict=True)
+            for b, a in zip(self._before, after, strict=True)
         )
 
     def _changed_elsewhere(self, name: str) -> list[str]:
         value = self._point[name].copy()
         value[self._rows] = self._other[name][self._rows]
-        before, after = self._evaluate(self._point), self._evaluate(self._point | {name: value})
+        after = self._evaluate(self._point | {name: value})
         return [
             label
-            for label, b, a in zip(self._labels, before, after, strict=True)
+            for label, b, a in zip(self._labels, self._before, after, strict=True)
             if not self._same_elsewhere(b, a)
         ]
 
@@ -151,8 +175,28 @@ class Probe:
         kept = ~self._rows
         return np.allclose(before[kept], after[kept], rtol=1e-9, atol=1e-9, equal_nan=True)
 
-    def _evaluate(self, point: dict[str, np.ndarray]) -> list[np.ndarray]:
+    def _evaluate(self, point: Point) -> list[np.ndarray]:
         return self._terms(*point.values())
+
+
+def _elsewhere(point: Point, draws: Iterable[Point]) -> Point:
+    """Return a point that differs in every row, as far as several draws allow.
+
+    A coin falls on the same side every other time, and a row that did not change
+    tells nothing.
+    """
+    moved = {name: value.copy() for name, value in point.items()}
+    for draw in draws:
+        same = {name: _rows_alike(value, point[name]) for name, value in moved.items()}
+        if not any(rows.any() for rows in same.values()):
+            break
+        for name, rows in same.items():
+            moved[name][rows] = draw[name][rows]
+    return moved
+
+
+def _rows_alike(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return (a == b).reshape(len(a), -1).all(axis=1)
 
 
 def _sampler(model, variables: Sequence[TensorVariable]):
@@ -165,7 +209,7 @@ def _sampler(model, variables: Sequence[TensorVariable]):
     return lambda generator, point: [np.array(v) for v in draw(generator, *point.values())]
 
 
-def _length(model, contributions: TensorVariable, start: dict[str, np.ndarray]) -> int:
+def _length(model, contributions: TensorVariable, start: Point) -> int:
     length = contributions.type.shape[0]
     if length is None:
         [graph] = model.replace_rvs_by_values([contributions.shape[0]])
