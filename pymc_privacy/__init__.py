@@ -16,7 +16,7 @@ from pymc_privacy.mechanisms import (
     Gaussian,
     Laplace,
 )
-from pymc_privacy.step_methods import RecordSweep, register_step_methods
+from pymc_privacy.step_methods import Interweave, RecordSweep, register_step_methods
 
 __version__ = "0.1.0.dev0"
 
@@ -27,6 +27,7 @@ __all__ = [
     "DiscreteLaplace",
     "Gaussian",
     "GaussianDP",
+    "Interweave",
     "Laplace",
     "Privatized",
     "PureDP",

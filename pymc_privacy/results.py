@@ -73,8 +73,8 @@ def _advice(slow: dict[str, float], apart: dict[str, float]) -> str:
     found += [f"{name} has {value:.0f} effective draws" for name, value in slow.items()]
     return (
         f"The chains have not mixed: {'; '.join(found)}. Until they have, the draws are not the "
-        "posterior. Given the records, parameters move in steps of about 1/sqrt(records), so "
-        "a noisy release of many records takes many sweeps: raise draws= and tune= tenfold, "
-        "or, when all records are continuous, sample the same model with "
-        "step=pm.NUTS(model.free_RVs)."
+        "posterior. Where parameters cannot move together with their records, they move in "
+        "steps of about 1/sqrt(records), and a noisy release of many records takes many sweeps: "
+        "raise draws= and tune= tenfold, or, when all records are continuous, sample the same "
+        "model with step=pm.NUTS(model.free_RVs)."
     )

@@ -1,4 +1,4 @@
-"""Record variables carry their mark in the graph, where every model transform keeps it.
+"""Records and their parameters carry a mark in the graph, where every model transform keeps it.
 
 A step method is chosen by looking at one random variable and nothing else, so the
 mark is on the variable's operation: an instance of a subclass made for the purpose.
@@ -12,36 +12,67 @@ from typing import Any
 from pymc_privacy._compat import TensorVariable, _support_point
 
 
-class RecordMixin:
+class Mark:
+    """The operation is marked; both fields are set on the classes made by `mark`."""
+
+    _base: type
+    _mark: type
+
+
+class RecordMixin(Mark):
     """The operation draws confidential records, one per row."""
 
 
+class Interwoven(Mark):
+    """The operation draws parameters that can move together with their records."""
+
+
+class InterwovenRecord(RecordMixin, Interwoven):
+    """The operation draws records that can be carried along by their parameters."""
+
+
 @cache
-def _marked_class(base: type) -> type:
-    return type(f"Record{base.__name__}", (RecordMixin, base), {"__reduce__": _reduce})
+def _marked_class(base: type, mark: type) -> type:
+    name = f"{mark.__name__.removesuffix('Mixin')}{base.__name__}"
+    return type(name, (mark, base), {"__reduce__": _reduce, "_mark": mark, "_base": base})
 
 
-def _instance(base: type, state: dict):
-    op: Any = object.__new__(_marked_class(base))
+def _instance(base: type, mark: type, state: dict):
+    op: Any = object.__new__(_marked_class(base, mark))
     op.__dict__.update(state)
     return op
 
 
 def _reduce(op):
     # The class is made at run time, so a copy in another process has to make it again.
-    return _instance, (type(op).__mro__[2], op.__dict__)
+    return _instance, (op._base, op._mark, op.__dict__)
 
 
-def mark(variable: TensorVariable) -> None:
-    """Mark a random variable as records, in place; twice is as good as once."""
+def mark(variable: TensorVariable, kind: type[Mark] = RecordMixin) -> None:
+    """Mark a random variable, in place; a mark of another kind is replaced."""
     node = variable.owner
-    if not isinstance(node.op, RecordMixin):
-        node.op = _instance(type(node.op), node.op.__dict__)
+    base = node.op._base if isinstance(node.op, Mark) else type(node.op)
+    if not (isinstance(node.op, Mark) and node.op._mark is kind):
+        node.op = _instance(base, kind, node.op.__dict__)
+
+
+def unmark(variable: TensorVariable) -> None:
+    """Take a mark off again, in place."""
+    op = variable.owner.op
+    if isinstance(op, Mark):
+        plain: Any = object.__new__(op._base)
+        plain.__dict__.update(op.__dict__)
+        variable.owner.op = plain
 
 
 def is_marked(variable: TensorVariable) -> bool:
     """Tell whether the variable was found to be records."""
     return variable.owner is not None and isinstance(variable.owner.op, RecordMixin)
+
+
+def is_interwoven(variable: TensorVariable) -> bool:
+    """Tell whether the variable is among parameters and records that can move together."""
+    return variable.owner is not None and isinstance(variable.owner.op, Interwoven)
 
 
 @_support_point.register(RecordMixin)

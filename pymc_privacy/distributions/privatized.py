@@ -19,11 +19,20 @@ from pymc_privacy._compat import (
     numba_core_rv_funcify,
     numba_njit,
 )
-from pymc_privacy.distributions.marking import mark
+from pymc_privacy.distributions.marking import (
+    Interwoven,
+    InterwovenRecord,
+    RecordMixin,
+    is_interwoven,
+    is_marked,
+    mark,
+    unmark,
+)
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
 from pymc_privacy.graph.columns import column_sums
-from pymc_privacy.graph.locality import find_records
+from pymc_privacy.graph.locality import find_records, with_known_width
 from pymc_privacy.mechanisms import AdditiveMechanism, Mechanism
+from pymc_privacy.reparameterise import movable_parameters
 
 _CENTRAL = ("()->()", "(n)->()", "(n,d)->(d)")
 # One call of the simulator draws for all records, so that a vector of scales finds its axis.
@@ -139,7 +148,8 @@ class Privatized(Distribution):
     ) -> TensorVariable:
         """Add the release to the model on the context stack, and mark its records."""
         model = modelcontext(None)
-        contributions = _as_contributions(name, contributions)
+        _check_mechanism(mechanism)
+        contributions = with_known_width(_as_contributions(name, contributions), model)
         records = find_records(name, contributions, model)
         if observed is not None:
             observed = check_release(name, observed, contributions, mechanism, local=local)
@@ -147,8 +157,7 @@ class Privatized(Distribution):
         release = super().__new__(
             cls, name, contributions, mechanism, observed=observed, local=local, dims=dims
         )
-        for record in records:
-            mark(record)
+        _mark_records(model, records)
         return release
 
     @classmethod
@@ -156,11 +165,7 @@ class Privatized(Distribution):
         cls, contributions: Any, mechanism: Mechanism, *, local: bool = False, **kwargs: Any
     ) -> TensorVariable:
         """Make an unnamed release; its shape follows from the contributions."""
-        if not isinstance(mechanism, Mechanism):
-            raise MechanismError(
-                "The third argument must be a mechanism, such as Laplace(epsilon=1.0, "
-                f"sensitivity=1.0), because its law is the likelihood; got {mechanism!r}."
-            )
+        _check_mechanism(mechanism)
         kwargs.pop("shape", None)
         contributions = _as_contributions("release", contributions)
         _check_scale(contributions, mechanism, local=local)
@@ -173,6 +178,26 @@ class Privatized(Distribution):
         rng = kwargs.pop("rng", None) or pt.random.shared_rng(seed=None)
         _, release = op(contributions, rng=rng, return_next_rng=True, **kwargs)
         return release
+
+
+def _check_mechanism(mechanism: Any) -> None:
+    if not isinstance(mechanism, Mechanism):
+        raise MechanismError(
+            "The third argument must be a mechanism, such as Laplace(epsilon=1.0, "
+            f"sensitivity=1.0), because its law is the likelihood; got {mechanism!r}."
+        )
+
+
+def _mark_records(model, records: list[TensorVariable]) -> None:
+    """Mark new records, and with them all that came before: the parameters may be shared."""
+    together = [rv for rv in model.free_RVs if rv in records or is_marked(rv)]
+    parameters = movable_parameters(model, together) if together else []
+    for rv in filter(is_interwoven, model.free_RVs):
+        unmark(rv)
+    for rv in together:
+        mark(rv, InterwovenRecord if parameters else RecordMixin)
+    for rv in parameters:
+        mark(rv, Interwoven)
 
 
 def _as_contributions(name: str, contributions: Any) -> TensorVariable:
@@ -204,9 +229,7 @@ def check_release(
     name: str, observed: Any, contributions: TensorVariable, mechanism: Mechanism, *, local: bool
 ) -> Any:
     """Return the observed release, which must be one the mechanism can produce."""
-    if isinstance(observed, Variable):
-        return observed
-    value = np.asarray(observed, dtype=np.float64)
+    value = _numbers(name, observed)
     expected = _release_shape(contributions, local=local)
     fits = len(expected) == value.ndim and all(
         e in (None, v) for e, v in zip(expected, value.shape, strict=True)
@@ -218,13 +241,25 @@ def check_release(
             f"got observed of shape {value.shape}."
         )
     if not np.all(np.isfinite(value)):
-        raise ReleaseError(f"The release {name!r} must be finite; got {observed!r}.")
+        raise ReleaseError(f"The release {name!r} must be finite; got {value}.")
     if mechanism.discrete and np.any(value != np.rint(value)):
         raise ReleaseError(
             f"The release {name!r} must be integers, because {type(mechanism).__name__} adds "
-            f"integer noise to an integer statistic; got {observed!r}."
+            f"integer noise to an integer statistic; got {value}."
         )
-    return value
+    return observed if isinstance(observed, Variable) else value
+
+
+def _numbers(name: str, observed: Any) -> np.ndarray:
+    """Return the present value of a release; an entry that is masked is missing, not a number."""
+    if isinstance(observed, Variable):
+        observed = observed.eval(mode="FAST_COMPILE")
+    try:
+        return np.ma.asarray(observed, dtype=np.float64).filled(np.nan)
+    except (TypeError, ValueError):
+        raise ReleaseError(
+            f"The release {name!r} must be a number, or an array of numbers; got {observed!r}."
+        ) from None
 
 
 def _check_integers(name: str, contributions: TensorVariable, mechanism: Mechanism) -> None:

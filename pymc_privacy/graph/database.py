@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_privacy._compat import TensorVariable, Variable, ancestors
+from pymc_privacy._compat import Cast, TensorVariable, Variable, ancestors
 from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.distributions.privatized import PrivatizedRV, check_release
 from pymc_privacy.errors import RecordError, ReleaseError
@@ -68,8 +68,11 @@ def contributions_of(release: TensorVariable) -> TensorVariable:
 
 def observed_value(model, release: TensorVariable) -> np.ndarray:
     """Return the published value, checked again because data can be set after the fact."""
-    value = np.asarray(model.rvs_to_values[release].eval())
-    op = release.owner.op
+    value, op = model.rvs_to_values[release], release.owner.op
+    # A cast to the release's integer type would hide fractions.
+    if value.owner is not None and isinstance(getattr(value.owner.op, "scalar_op", None), Cast):
+        [value] = value.owner.inputs
+    value = value.eval(mode="FAST_COMPILE")
     return check_release(
         release.name, value, contributions_of(release), op.mechanism, local=op.local
     )
@@ -120,12 +123,13 @@ def _database(model, records: list[TensorVariable], factors: Factors) -> Databas
     releases = [f for f in seeing if is_release(f) and f.owner.op.sums]
     weights = [f for f in seeing if f not in set(releases)]
     names = ", ".join(repr(rv.name) for rv in records)
-    for release in seeing:
-        if is_release(release) and release not in model.observed_RVs:
+    for release in filter(is_release, seeing):
+        if release not in model.observed_RVs:
             raise ReleaseError(
                 f"The release {release.name!r} must be observed before its records {names} can "
                 "be sampled; give observed=, or use pm.observe."
             )
+        observed_value(model, release)
     densities = model.logp(vars=weights, sum=False) if weights else []
     graphs = {f"the contributions to {r.name!r}": contributions_of(r) for r in releases}
     graphs |= {repr(w.name): density for w, density in zip(weights, densities, strict=True)}

@@ -19,10 +19,13 @@ from pymc_privacy._compat import (
 )
 
 
-def in_value_coordinates(model, variable: TensorVariable) -> TensorVariable:
-    """Return the variable in the coordinates of its value variable."""
+def in_value_coordinates(
+    model, variable: TensorVariable, value: TensorVariable | None = None
+) -> TensorVariable:
+    """Return the variable, or a value of it, in the coordinates of its value variable."""
+    value = variable if value is None else value
     transform = model.rvs_to_transforms[variable]
-    return variable if transform is None else transform.forward(variable, *variable.owner.inputs)
+    return value if transform is None else transform.forward(value, *variable.owner.inputs)
 
 
 def given_others(

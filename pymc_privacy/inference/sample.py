@@ -19,7 +19,7 @@ from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.database import Database, is_release
 from pymc_privacy.results import attach_privacy, warn_unless_mixed
-from pymc_privacy.step_methods import RecordSweep
+from pymc_privacy.step_methods import Interweave, RecordSweep
 
 
 def sample(
@@ -27,10 +27,10 @@ def sample(
 ) -> Any:
     """Draw from the posterior given the releases, exactly.
 
-    It is `pm.sample` with other defaults: chains start at draws from the prior, records are
-    updated before the parameters are, the parameters' density leaves out the releases (they
-    are constant given the records), records are not stored, and the result says what was
-    released and how well the sampler did.
+    It is `pm.sample` with other defaults: chains start at draws from the prior, our own steps
+    come first, NUTS (where it is needed) is given a density without the releases, which are
+    constant given the records, records are not stored, and the result says what was released
+    and how well the sampler did.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def sample(
             "any. Use pm.sample."
         )
     if kwargs.get("step") is None and records:
-        kwargs |= _default_steps(model, records, kwargs)
+        kwargs |= _default_steps(model, kwargs)
     kwargs["initvals"] = _starts(model, kwargs.get("initvals"))
     if kwargs.get("var_names") is None and not keep_records:
         kwargs["var_names"] = [rv.name for rv in model.unobserved_RVs if rv not in records]
@@ -84,17 +84,26 @@ def sample(
     return result
 
 
-def _default_steps(model, records: Sequence[Variable], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Put the record sweep first, and give NUTS a density without the constant releases."""
+def _default_steps(model, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Put our own steps first, and give NUTS a density without the constant releases."""
     compile_kwargs = kwargs.get("compile_kwargs")
-    options = kwargs.pop(RecordSweep.name, {})
-    sweep = RecordSweep(records, model=model, compile_kwargs=compile_kwargs, **options)
-    _, others = assign_step_methods(model, step=[sweep])
-    chosen: dict[str, Any] = {"step": [sweep]}
-    if NUTS in others:
-        density = _parameter_density(model, sweep.databases, others[NUTS], compile_kwargs or {})
-        chosen["nuts"] = {"logp_dlogp_func": density, **kwargs.get("nuts", {})}
-    return chosen
+    _, chosen = assign_step_methods(model)
+    ours = [
+        method(
+            chosen[method],
+            model=model,
+            compile_kwargs=compile_kwargs,
+            **kwargs.pop(method.name, {}),
+        )
+        for method in (Interweave, RecordSweep)
+        if method in chosen
+    ]
+    defaults: dict[str, Any] = {"step": ours}
+    if NUTS in chosen:
+        databases = [database for step in ours for database in step.databases]
+        density = _parameter_density(model, databases, chosen[NUTS], compile_kwargs or {})
+        defaults["nuts"] = {"logp_dlogp_func": density, **kwargs.get("nuts", {})}
+    return defaults
 
 
 def _parameter_density(

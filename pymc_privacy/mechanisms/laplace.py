@@ -104,7 +104,7 @@ class Laplace(AdditiveMechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class DiscreteLaplace(AdditiveMechanism):
-    """The release is an integer statistic plus noise k with probability ∝ exp(-|k| / b).
+    """The release is an integer statistic plus noise k with probability ∝ ``exp(-|k| / b)``.
 
     Also known as the geometric mechanism (Ghosh et al., 2009). Parameters as for `Laplace`.
 

@@ -1,14 +1,15 @@
 """Step methods for `pm.sample`, and their registration."""
 
 from pymc_privacy._compat import STEP_METHODS
+from pymc_privacy.step_methods.interweave import Interweave
 from pymc_privacy.step_methods.record_sweep import RecordSweep
 
-__all__ = ["RecordSweep", "register_step_methods"]
+__all__ = ["Interweave", "RecordSweep", "register_step_methods"]
 
 
 def register_step_methods() -> None:
     """Let `pm.sample` choose our step methods by itself; calling it again changes nothing."""
-    if not any(method is RecordSweep for method in STEP_METHODS):
-        # Of methods that are equally competent the first is taken, and PyMC has an ideal
-        # one for binary variables.
-        STEP_METHODS.insert(0, RecordSweep)
+    ours = (Interweave, RecordSweep)
+    # Of methods that are equally competent the first is taken, and PyMC has an ideal
+    # one for binary variables.
+    STEP_METHODS[:] = [*ours, *(method for method in STEP_METHODS if method not in ours)]

@@ -17,13 +17,11 @@ from pymc_privacy._compat import (
     get_value_vars_from_user_vars,
     modelcontext,
 )
-from pymc_privacy.algorithms import record_sweep
-from pymc_privacy.algorithms.noise import Noise
 from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.database import Database, find_databases
-from pymc_privacy.graph.laws import noise_of
-from pymc_privacy.graph.programs import Point, compile_records
+from pymc_privacy.graph.database import find_databases
+from pymc_privacy.graph.programs import Point
+from pymc_privacy.step_methods.sweep import Sweep, sweep_statistics
 
 
 @dataclass_state
@@ -98,7 +96,7 @@ class RecordSweep(BlockedStep):
                 f"{', '.join(map(repr, strangers)) or 'a model without any'}."
             )
         self.databases = find_databases(model, rvs)
-        self._sweeps = [_Sweep(database, compile_kwargs) for database in self.databases]
+        self._sweeps = [Sweep(database, compile_kwargs) for database in self.databases]
 
     def setup_chain(self, rng, tune, draws):
         """Take the chain's generator, and forget the contributions of another chain."""
@@ -110,15 +108,7 @@ class RecordSweep(BlockedStep):
         """Carry the point through one sweep of each database."""
         # Draws are recorded by position, so keys keep their order.
         point = point.copy()
-        infos = [sweep.step(self.rng, point) for sweep in self._sweeps]
-        records = sum(info.accepted.size for info in infos)
-        accepted = sum(info.accept * info.accepted.size for info in infos)
-        return point, [
-            {
-                "record_sweep_accept": accepted / records,
-                "record_sweep_accept_min": min(info.accept_min for info in infos),
-            }
-        ]
+        return point, [sweep_statistics([s.step(self.rng, point) for s in self._sweeps])]
 
     @staticmethod
     def competence(var, has_grad):
@@ -136,51 +126,3 @@ class RecordSweep(BlockedStep):
     @staticmethod
     def _make_progressbar_update_functions():
         return (lambda stats: {"record_sweep_accept": stats["record_sweep_accept"]},)
-
-
-class _Sweep:
-    """The compiled programs of one database, and the contributions of its current records."""
-
-    def __init__(self, database: Database, compile_kwargs: dict | None):
-        self._database = database
-        self._program = compile_records(database, compile_kwargs)
-        self._proposed = np.empty((self._program.width, database.size))
-        self._noise: Noise | None = None
-        self.forget()
-
-    def forget(self) -> None:
-        self._seen: Point | None = None
-        self._state = record_sweep.State(np.empty((0, 0)))
-
-    def __getstate__(self):
-        # Compiled laws belong to one process; another makes its own.
-        return self.__dict__ | {"_noise": None}
-
-    def step(self, rng: np.random.Generator, point: Point) -> record_sweep.Info:
-        """Sweep the records of a point, writing new arrays into its entries."""
-        program = self._program
-        if self._noise is None:
-            self._noise = noise_of(self._database)
-        if not self._remembers(point):
-            self._state = record_sweep.init(program.contributions_at(point))
-        fresh, ratio = program.draw_from(rng, point, self._proposed)
-        self._state, info = record_sweep.step(
-            rng, self._state, self._proposed, noise=self._noise, log_weight_ratio=ratio
-        )
-        for name, proposal in zip(program.records, fresh, strict=True):
-            point[name] = _where(info.accepted, proposal, point[name])
-        self._seen = {name: point[name] for name in program.records}
-        return info
-
-    def _remembers(self, point: Point) -> bool:
-        """Compare by value: workers hand over their own copies of what was returned."""
-        return (
-            self._program.contributions_are_kept
-            and self._seen is not None
-            and all(np.array_equal(point[name], value) for name, value in self._seen.items())
-        )
-
-
-def _where(accepted: np.ndarray, proposal: np.ndarray, current: np.ndarray) -> np.ndarray:
-    rows = accepted.reshape(-1, *(1,) * (current.ndim - 1))
-    return np.where(rows, proposal, current)

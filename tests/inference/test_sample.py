@@ -25,6 +25,15 @@ def survey(size=20):
     return model
 
 
+def counts(size=20):
+    """Poisson records have no cheap form x = T(parameters, u): the sweep and NUTS take turns."""
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", 2, 1)
+        x = pm.Poisson("x", rate, shape=size)
+        pmp.Privatized("total", pt.minimum(x, 9), pmp.DiscreteLaplace(scale=2.0), observed=31)
+    return model
+
+
 def quick(model, **kwargs):
     defaults = {
         "draws": 30,
@@ -53,8 +62,14 @@ def test_records_are_stored_only_on_request():
 
 def test_records_move_before_parameters(caplog):
     caplog.set_level("INFO", logger="pymc")
+    quick(counts(), quiet=False)
+    assert caplog.text.index(">RecordSweep: [x]") < caplog.text.index(">NUTS: [rate]")
+
+
+def test_records_that_can_be_carried_along_move_with_their_parameters(caplog):
+    caplog.set_level("INFO", logger="pymc")
     quick(survey(), quiet=False)
-    assert caplog.text.index(">RecordSweep: [x]") < caplog.text.index(">NUTS: [p]")
+    assert "Interweave: [p, x]" in caplog.text
 
 
 def test_chains_start_apart():
@@ -139,7 +154,7 @@ def test_a_release_that_moves_with_a_parameter_stays_in_its_density():
 
 
 def test_options_of_nuts_are_kept():
-    result = quick(survey(), nuts={"max_treedepth": 1}, target_accept=0.95)
+    result = quick(counts(), nuts={"max_treedepth": 1}, target_accept=0.95)
     assert result.sample_stats["tree_depth"].max() <= 1
 
 
@@ -161,13 +176,14 @@ def test_discrete_parameters_are_left_to_pymc():
 
 
 def test_chains_that_have_not_mixed_are_called_so():
-    """Much noise over many records: Ju's sweep crawls, and the user must be told."""
+    """Much noise over many records: the sweep alone crawls, and the user must be told."""
     with pm.Model() as model:
         mu = pm.Normal("mu", 0.0, 10.0)
         x = pm.Normal("x", mu, 1.0, shape=3000)
         pmp.Privatized("s", pt.clip(x, -50, 50), pmp.Laplace(scale=1e5), observed=0.0)
+        steps = [pmp.RecordSweep(), pm.NUTS([mu])]
     with pytest.warns(MixingWarning, match=r"r_hat of mu.*raise draws="):
-        quick(model, compute_convergence_checks=True, draws=100, chains=4)
+        quick(model, step=steps, compute_convergence_checks=True, draws=100, chains=4)
 
 
 def test_chains_that_have_mixed_are_left_in_peace():

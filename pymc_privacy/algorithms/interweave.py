@@ -1,0 +1,189 @@
+"""Leave the posterior of parameters and records invariant, by moves of the parameters.
+
+Two coordinates of one law are used in turn (Yu and Meng, 2011). Given the records x, a
+*centred* move targets p(theta) f(x | theta). Given the base variates u, where
+x = T(theta, u), a *non-centred* move targets p(theta) eta(s | S(theta, u)) and carries the
+records along: no f(x | theta) and no Jacobian appear, since u has the same law for every
+theta. Between the two, u is recomputed from x, which changes nothing else.
+
+The centred law is smooth and, given many records, close to a Normal one: its move is a
+Hamiltonian trajectory of about a quarter of a period, whitened by a factor L. The
+non-centred law has kinks where records are clamped: its move is a random walk
+theta* = theta + c L e, with e standard normal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from pymc_privacy.algorithms.binding import Remember, bind
+
+SHORT_STEP = 0.25
+# About 0.27 for the three long steps of four, which is best for a random walk in several
+# dimensions, and 0.7 for the short one.
+WALK_ACCEPT = 0.38
+TRAJECTORY_ACCEPT = 0.85
+LONGEST_TRAJECTORY = 12
+
+
+# Names of functions that a model provides; see `bind`.
+def log_density(q, *arguments):
+    """Stand for a jitted log density that returns a tuple: value (0-d) and maybe gradient."""
+    raise NotImplementedError
+
+
+def centred_move(rng, q, factor, scale, steps, arguments):
+    """Stand for a bound `walk` or `trajectory` given the records."""
+    raise NotImplementedError
+
+
+def noncentred_move(rng, q, factor, scale, steps, arguments):
+    """Stand for a bound `walk` given the base variates."""
+    raise NotImplementedError
+
+
+def base(rng, q, *arguments):
+    """Stand for the jitted function from parameters and records to base variates."""
+    raise NotImplementedError
+
+
+def forward(q, *arguments):
+    """Stand for the jitted function from parameters and base variates to records."""
+    raise NotImplementedError
+
+
+@njit(cache=True)
+def lower_times(factor, vector):
+    """Return L v for a lower-triangular L."""
+    product = np.zeros(vector.size)
+    for i in range(vector.size):
+        for j in range(i + 1):
+            product[i] += factor[i, j] * vector[j]
+    return product
+
+
+@njit(cache=True)
+def times_lower(vector, factor):
+    """Return Lᵀ v for a lower-triangular L."""
+    product = np.zeros(vector.size)
+    for i in range(vector.size):
+        for j in range(i + 1):
+            product[j] += factor[i, j] * vector[i]
+    return product
+
+
+@njit(cache=True)
+def acceptance(log_ratio):
+    """Return min(1, exp(log_ratio)), and 0 for what is not a number."""
+    if log_ratio >= 0:
+        return 1.0
+    return math.exp(log_ratio) if log_ratio > -700 else 0.0
+
+
+def walk(rng, q, factor, scale, steps, arguments):
+    """Take random-walk steps; return the parameters and the mean acceptance.
+
+    Every fourth step is short, so that the walk also moves where its length does not fit.
+    """
+    now = log_density(q, *arguments)[0].item()
+    accept = 0.0
+    for step in range(steps):
+        length = scale * SHORT_STEP if step % 4 == 3 else scale
+        proposal = q + length * lower_times(factor, rng.standard_normal(q.size))
+        then = log_density(proposal, *arguments)[0].item()
+        accept += acceptance(then - now)
+        # Not a number, outside the support, is never accepted.
+        if then + rng.standard_exponential() >= now:
+            q, now = proposal, then
+    return q, accept / max(steps, 1)
+
+
+def trajectory(rng, q, factor, scale, steps, arguments):
+    """Run Hamiltonian trajectories; return the parameters and the mean acceptance.
+
+    Leapfrogs of length ``scale`` run in coordinates where the factor is the identity. Their
+    number is drawn beforehand, so that each trajectory can be run backwards.
+    """
+    value, gradient = log_density(q, *arguments)
+    now, slope = value.item(), times_lower(gradient, factor)
+    accept = 0.0
+    for _ in range(steps):
+        quarter = 0.5 * math.pi / scale * (0.75 + 0.5 * rng.random())
+        leapfrogs = min(max(1, int(quarter + 0.5)), LONGEST_TRAJECTORY)
+        momentum = rng.standard_normal(q.size)
+        energy = now - 0.5 * (momentum * momentum).sum()
+        there, at, tilt = q.copy(), now, slope.copy()
+        for _ in range(leapfrogs):
+            momentum += 0.5 * scale * tilt
+            there += scale * lower_times(factor, momentum)
+            value, gradient = log_density(there, *arguments)
+            at, tilt = value.item(), times_lower(gradient, factor)
+            momentum += 0.5 * scale * tilt
+        change = at - 0.5 * (momentum * momentum).sum() - energy
+        accept += acceptance(change)
+        if change + rng.standard_exponential() >= 0:
+            q, now, slope = there, at, tilt
+    return q, accept / max(steps, 1)
+
+
+def interwoven_moves(
+    rng, q, held, records, data, factor, scale, steps, wide_factor, wide_scale, wide_steps
+):
+    """Move the parameters given the records, then with them.
+
+    ``data`` holds, for each of the four functions of the model, what it reads besides.
+    Returns the parameters, the records, and the mean acceptances of the two moves.
+    """
+    q, here = centred_move(rng, q, factor, scale, steps, held + records + data[0])
+    u = base(rng, q, *(held + records + data[1]))
+    arguments = held + u + data[2]
+    q, there = noncentred_move(rng, q, wide_factor, wide_scale, wide_steps, arguments)
+    return q, forward(q, *(held + u + data[3])), here, there
+
+
+def centred_moves(
+    rng, q, held, records, data, factor, scale, steps, wide_factor, wide_scale, wide_steps
+):
+    """Move the parameters given the records alone: these have no form x = T(theta, u)."""
+    q, here = centred_move(rng, q, factor, scale, steps, held + records + data[0])
+    return q, records, here, 0.0
+
+
+def compile_moves(
+    centred: Any,
+    *,
+    has_gradient: bool,
+    base: Any = None,
+    noncentred: Any = None,
+    forward: Any = None,
+    remember: Remember | None = None,
+) -> Callable[..., Any]:
+    """Compile one iteration of all parameter moves into a single call.
+
+    Parameters
+    ----------
+    centred, base, noncentred, forward
+        The jitted functions of a model; without the last three, only centred moves are made.
+    has_gradient
+        Whether ``centred`` returns its gradient too.
+    remember
+        As for `bind`.
+    """
+    template = trajectory if has_gradient else walk
+    given_records = bind(template, {"log_density": centred}, label="centred", remember=remember)
+    if noncentred is None:
+        functions = {"centred_move": given_records}
+        return bind(centred_moves, functions, label="centred moves", remember=remember)
+    with_records = bind(walk, {"log_density": noncentred}, label="noncentred", remember=remember)
+    functions = {
+        "centred_move": given_records,
+        "noncentred_move": with_records,
+        "base": base,
+        "forward": forward,
+    }
+    return bind(interwoven_moves, functions, label="interwoven moves", remember=remember)

@@ -1,0 +1,116 @@
+"""Learn the constants of a random walk during tuning, and never after.
+
+A kernel that kept adapting to its own past would not leave the posterior invariant, so
+everything here is a function of draws that are discarded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Moments(NamedTuple):
+    """Running mean and scatter of the parameters."""
+
+    draws: int
+    mean: np.ndarray
+    scatter: np.ndarray
+
+
+class Tuning(NamedTuple):
+    """A random walk that is being learnt: its factor, its scale, and what it has seen."""
+
+    factor: np.ndarray
+    log_scale: float
+    moments: Moments
+    iteration: int
+
+    @property
+    def scale(self) -> float:
+        """Return the length of a step in units of the factor."""
+        return math.exp(self.log_scale)
+
+
+def no_moments(size: int) -> Moments:
+    """Return moments of nothing."""
+    return Moments(0, np.zeros(size), np.zeros((size, size)))
+
+
+def init(size: int, scale: float | None = None) -> Tuning:
+    """Start with small steps of equal length in every direction."""
+    log_scale = math.log(2.4 / math.sqrt(max(size, 1)) if scale is None else scale)
+    return Tuning(0.1 * np.eye(size), log_scale, no_moments(size), 0)
+
+
+def rescale(tuning: Tuning, accept: float, target: float) -> Tuning:
+    """Move the scale towards the target acceptance by a vanishing step (Robbins and Monro)."""
+    gain = (1 + tuning.iteration) ** -0.6
+    # Acceptance is an average over a few steps: one bad batch must not move the scale far.
+    log_scale = tuning.log_scale + 2 * gain * (accept - target)
+    return tuning._replace(log_scale=log_scale, iteration=tuning.iteration + 1)
+
+
+def observe(tuning: Tuning, q: np.ndarray) -> Tuning:
+    """Add one draw to the running moments."""
+    draws, mean, scatter = tuning.moments
+    difference = q - mean
+    mean = mean + difference / (draws + 1)
+    scatter = scatter + np.outer(difference, q - mean)
+    return tuning._replace(moments=Moments(draws + 1, mean, scatter))
+
+
+def learn_factor(tuning: Tuning, *, forget: bool) -> Tuning:
+    """Take the factor from the moments seen so far, shrunk towards its diagonal."""
+    draws, _, scatter = tuning.moments
+    size = len(scatter)
+    if draws <= size + 1:
+        return tuning
+    covariance = scatter / (draws - 1)
+    trust = draws / (draws + 5 * size)
+    shrunk = trust * covariance + (1 - trust) * np.diag(np.diag(covariance))
+    tuning = tuning._replace(factor=safe_cholesky(shrunk))
+    return tuning._replace(moments=no_moments(size)) if forget else tuning
+
+
+def safe_cholesky(matrix: np.ndarray) -> np.ndarray:
+    """Return a lower factor of a matrix that may be a little short of positive definite."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    floor = max(values.max() * 1e-10, np.finfo(float).tiny)
+    root = vectors * np.sqrt(np.clip(values, floor, None))
+    return np.linalg.qr(root.T, mode="r").T
+
+
+def curvature_factor(
+    log_density: Callable[[np.ndarray], float], q: np.ndarray, lengths: np.ndarray
+) -> np.ndarray | None:
+    """Return L with L Lᵀ = (-Hessian)⁻¹ at q by central differences, or None if it is not concave.
+
+    Parameters
+    ----------
+    log_density
+    q
+    lengths
+        Steps of the differences, one per coordinate.
+    """
+    size = len(q)
+    steps = np.diag(lengths)
+    here = log_density(q)
+    plus = np.array([log_density(q + s) for s in steps])
+    minus = np.array([log_density(q - s) for s in steps])
+    hessian = np.diag(plus - 2 * here + minus)
+    for i in range(size):
+        for j in range(i):
+            both = log_density(q + steps[i] + steps[j]) + log_density(q - steps[i] - steps[j])
+            mixed = (both - plus[i] - minus[i] - plus[j] - minus[j] + 2 * here) / 2
+            hessian[i, j] = hessian[j, i] = mixed
+    hessian /= np.outer(lengths, lengths)
+    if not np.all(np.isfinite(hessian)):
+        return None
+    values, vectors = np.linalg.eigh(-hessian)
+    if values.min() <= 1e-9 * values.max() or values.max() <= 0:
+        return None
+    return np.linalg.qr((vectors / np.sqrt(values)).T, mode="r").T

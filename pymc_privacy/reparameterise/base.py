@@ -1,0 +1,52 @@
+"""Write a record as x = T(parameters, u), where the law of u knows no parameter.
+
+A family is one dispatched function; a user's own distribution is one more:
+
+    @reparameterise.register(MyRV)
+    def _(op, mu, sigma):
+        return Reparameterisation(
+            forward=lambda u, mu, sigma: mu + sigma * u,
+            inverse=lambda x, w, mu, sigma: (x - mu) / sigma,
+        )
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import singledispatch
+from typing import Any, NamedTuple
+
+from pymc_privacy._compat import TensorVariable, rvs_in_graph
+
+
+class Reparameterisation(NamedTuple):
+    """The two directions of x = T(parameters, u).
+
+    ``forward(u, *parameters)`` must have the variable's law when u has a law that depends on
+    no parameter, and ``inverse(x, w, *parameters)`` must give back such a u given x: the
+    only one when T is one-to-one, otherwise a draw of it, made from the uniform w.
+    """
+
+    forward: Callable[..., TensorVariable]
+    inverse: Callable[..., TensorVariable]
+    needs_uniform: bool = False
+    """Whether several u give the same x, as for discrete records."""
+
+
+@singledispatch
+def reparameterise(op: Any, *parameters: TensorVariable) -> Reparameterisation | None:
+    """Return how a variable with this operation is written, or None when it is not known."""
+    return None
+
+
+def reparameterisation_of(variable: TensorVariable) -> Reparameterisation | None:
+    """Return how a random variable of a model is written, or None when it is not known."""
+    op = variable.owner.op
+    if not hasattr(op, "dist_params"):
+        return None
+    return reparameterise(op, *op.dist_params(variable.owner))
+
+
+def is_random(parameter: TensorVariable) -> bool:
+    """Tell whether a parameter of a distribution depends on random variables."""
+    return bool(rvs_in_graph([parameter]))

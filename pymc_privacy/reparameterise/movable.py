@@ -1,0 +1,31 @@
+"""Which parameters of a model can move together with their records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pymc_privacy._compat import TensorVariable, ancestors
+from pymc_privacy.reparameterise.base import reparameterisation_of
+
+MOST_PARAMETERS = 20
+
+
+def movable_parameters(model, records: Sequence[TensorVariable]) -> list[TensorVariable]:
+    """Return the continuous parameters of records that can be carried along, or nothing.
+
+    Nothing, when some record has no known form x = T(parameters, u), or when there are more
+    parameters than a random walk can move well.
+    """
+    if not all(reparameterisation_of(rv) for rv in records):
+        return []
+    above = set(ancestors(records))
+    found = [
+        rv
+        for rv in model.free_RVs
+        if rv in above and rv not in set(records) and np.dtype(rv.dtype).kind == "f"
+    ]
+    point = model.initial_point(random_seed=0)
+    size = sum(point[model.rvs_to_values[rv].name].size for rv in found)
+    return found if size <= MOST_PARAMETERS else []

@@ -1,0 +1,245 @@
+"""Courier of `pymc_privacy.algorithms.interweave` and the record sweep inside `pm.sample`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+from rich.progress import TextColumn
+from rich.table import Column
+
+from pymc_privacy._compat import (
+    BlockedStep,
+    Competence,
+    StepMethodState,
+    dataclass_state,
+    get_random_generator,
+    get_value_vars_from_user_vars,
+    modelcontext,
+)
+from pymc_privacy.algorithms import tuning
+from pymc_privacy.algorithms.interweave import TRAJECTORY_ACCEPT, WALK_ACCEPT
+from pymc_privacy.distributions.marking import is_interwoven, is_marked
+from pymc_privacy.errors import RecordError
+from pymc_privacy.graph.calls import DirectCall
+from pymc_privacy.graph.database import find_databases
+from pymc_privacy.graph.interweaving import compile_parameters, jitted_moves
+from pymc_privacy.graph.programs import Point
+from pymc_privacy.step_methods.sweep import Sweep, sweep_statistics
+
+
+@dataclass_state
+class InterweaveState(StepMethodState):
+    """What a resumed chain needs besides its point."""
+
+    tune: bool
+    tune_steps: int
+    centred: tuning.Tuning
+    noncentred: tuning.Tuning
+
+
+class Interweave(BlockedStep):
+    """Move parameters given the records, then with the records, then the records themselves.
+
+    Given many records the parameters are nearly fixed, and given the parameters the records
+    are; moving both at once is what lets a chain forget where it was. Chosen by `pm.sample` for
+    records that can be written as x = T(parameters, u) and their continuous parameters.
+
+    Parameters
+    ----------
+    vars : list of TensorVariable, optional
+        Parameters and record variables; by default all marked ones.
+    centred_steps, noncentred_steps : int, optional
+        Trajectories given the records, and random-walk steps with them, in one iteration; 0
+        turns a move off.
+    model, rng, initial_point, compile_kwargs, blocked
+        As for every step method of PyMC.
+
+    Notes
+    -----
+    Statistics: ``interweave_centred_accept`` and ``interweave_noncentred_accept``, the fractions
+    of accepted steps; ``interweave_centred_scale`` and ``interweave_noncentred_scale``, their
+    lengths, learnt during tuning and then kept; and those of the record sweep.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_privacy as pmp
+    >>> with pm.Model():
+    ...     mu = pm.Normal("mu", 0, 3)
+    ...     x = pm.Normal("x", mu, 1, shape=20)
+    ...     s = pmp.Privatized("s", x, pmp.Laplace(scale=2.0), observed=7.5)
+    ...     step = pmp.Interweave()
+    >>> step.vars
+    [mu, x]
+    """
+
+    name = "interweave"
+    default_blocked = True
+    default_tune_steps = 1000
+    stats_dtypes_shapes: ClassVar[dict] = {
+        "interweave_centred_accept": (np.float64, []),
+        "interweave_noncentred_accept": (np.float64, []),
+        "interweave_centred_scale": (np.float64, []),
+        "interweave_noncentred_scale": (np.float64, []),
+        "record_sweep_accept": (np.float64, []),
+        "record_sweep_accept_min": (np.float64, []),
+    }
+    _state_class = InterweaveState
+
+    def __init__(
+        self,
+        vars: Any = None,
+        *,
+        centred_steps: int | None = None,
+        noncentred_steps: int | None = None,
+        model: Any = None,
+        rng: Any = None,
+        initial_point: Point | None = None,
+        compile_kwargs: dict | None = None,
+        blocked: bool = True,
+    ):
+        model = modelcontext(model)
+        chosen = [rv for rv in model.free_RVs if is_interwoven(rv)] if vars is None else vars
+        self.vars = get_value_vars_from_user_vars(chosen, model)
+        self.rng = get_random_generator(rng)
+        self.tune = True
+        rvs = [model.values_to_rvs[value] for value in self.vars]
+        records = [rv for rv in rvs if is_marked(rv)]
+        parameters = [v for v, rv in zip(self.vars, rvs, strict=True) if not is_marked(rv)]
+        if not rvs:
+            raise RecordError(
+                "Interweave moves parameters together with the records behind a Privatized "
+                "release; this model has none that can be written as x = T(parameters, u)."
+            )
+        self.databases = find_databases(model, records)
+        self._sweeps = [Sweep(database, compile_kwargs) for database in self.databases]
+        self._program = compile_parameters(model, parameters, self.databases, compile_kwargs)
+        self._moves: Any = None
+        size = self._program.size
+        default = 2 if self._program.has_gradient else max(8, 3 * size)
+        self._centred_steps = default if centred_steps is None else centred_steps
+        default = max(32, 8 * size)
+        self._noncentred_steps = default if noncentred_steps is None else noncentred_steps
+        self.setup_tuning(0)
+
+    def __getstate__(self) -> dict:
+        # Machine code belongs to one process.
+        return self.__dict__ | {"_moves": None}
+
+    def setup_tuning(self, steps: int) -> None:
+        """Forget what was learnt, and plan to learn for so many steps."""
+        self.tune_steps = steps
+        self.centred = tuning.init(self._program.size, scale=0.8)
+        self.noncentred = tuning.init(self._program.size)
+
+    def setup_chain(self, rng, tune, draws):
+        """Take the chain's generator and its plan."""
+        super().setup_chain(rng, tune, draws)
+        self.setup_tuning(tune)
+        self.tune = bool(tune)
+        for sweep in self._sweeps:
+            sweep.forget()
+
+    def stop_tuning(self) -> None:
+        """Keep what was learnt, from here on."""
+        self.tune = False
+
+    def step(self, point: Point) -> tuple[Point, list[dict[str, float]]]:
+        """Carry the point through all moves of the parameters and one sweep of each database."""
+        program = self._program
+        # Draws are recorded by position, so keys keep their order.
+        point = point.copy()
+        held = tuple(point[name] for name in program.held)
+        records = tuple(point[name] for name in program.records)
+        here = there = math.nan
+        if program.size:
+            q = program.flatten(point)
+            if self.tune:
+                self._learn_curvature(q, held + records)
+            q, records, here, there = self._call_moves(q, held, records)
+            point |= program.unflatten(q)
+            point |= dict(zip(program.records, records, strict=True))
+            if self.tune:
+                self._learn(q, here, there)
+        infos = [sweep.step(self.rng, point) for sweep in self._sweeps]
+        statistics = {
+            "interweave_centred_accept": here,
+            "interweave_noncentred_accept": there,
+            "interweave_centred_scale": self.centred.scale,
+            "interweave_noncentred_scale": self.noncentred.scale,
+        }
+        return point, [statistics | sweep_statistics(infos)]
+
+    def _call_moves(self, q, held, records):
+        if self._moves is None:
+            self._moves = DirectCall(jitted_moves(self._program))
+        return self._moves(
+            self.rng,
+            q,
+            held,
+            records,
+            self._program.data(),
+            self.centred.factor,
+            self.centred.scale,
+            self._centred_steps,
+            self.noncentred.factor,
+            self.noncentred.scale,
+            self._noncentred_steps,
+        )
+
+    def _learn(self, q: np.ndarray, here: float, there: float) -> None:
+        """Adapt both walks to what has just happened."""
+        target = TRAJECTORY_ACCEPT if self._program.has_gradient else WALK_ACCEPT
+        self.centred = tuning.rescale(self.centred, here, target)
+        wide = tuning.observe(self.noncentred, q)
+        wide = tuning.rescale(wide, there, WALK_ACCEPT)
+        if wide.iteration in _milestones(self.tune_steps):
+            early = wide.iteration <= self.tune_steps // 2
+            wide = tuning.learn_factor(wide, forget=early)
+        self.noncentred = wide
+
+    def _learn_curvature(self, q: np.ndarray, arguments: tuple) -> None:
+        """Take the shape of the centred walk from the curvature, where that is defined."""
+        if self.centred.iteration not in _milestones(self.tune_steps):
+            return
+        lengths = 0.5 * np.linalg.norm(self.centred.factor, axis=1)
+        factor = tuning.curvature_factor(
+            lambda q: float(self._program.centred(q, *arguments)[0]), q, lengths
+        )
+        if factor is not None:
+            self.centred = self.centred._replace(factor=factor)
+
+    @staticmethod
+    def competence(var, has_grad):
+        """Claim interwoven records and their parameters, and nothing else."""
+        return Competence.IDEAL if is_interwoven(var) else Competence.INCOMPATIBLE
+
+    @staticmethod
+    def _progressbar_config(n_chains=1):
+        names = {
+            "record_sweep_accept": "Records accepted",
+            "interweave_noncentred_accept": "Moves accepted",
+        }
+        columns = [
+            TextColumn(f"{{task.fields[{name}]:0.2f}}", table_column=Column(title, ratio=1))
+            for name, title in names.items()
+        ]
+        return columns, {name: [0.0] * n_chains for name in names}
+
+    @staticmethod
+    def _make_progressbar_update_functions():
+        names = ("record_sweep_accept", "interweave_noncentred_accept")
+        return (lambda stats: {name: stats[name] for name in names},)
+
+
+def _milestones(tune_steps: int) -> set[int]:
+    """Return the iterations of tuning at which shapes are learnt afresh."""
+    early = {0, 10, 25, 50, 100}
+    return {k for k in early if k < tune_steps // 4} | {
+        tune_steps // 4,
+        tune_steps // 2,
+        3 * tune_steps // 4,
+        tune_steps - 1,
+    }

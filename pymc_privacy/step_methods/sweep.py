@@ -1,0 +1,75 @@
+"""One database inside a step method: its programs, and the contributions it has seen last."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from pymc_privacy.algorithms import record_sweep
+from pymc_privacy.algorithms.noise import Noise
+from pymc_privacy.graph.database import Database
+from pymc_privacy.graph.laws import noise_of
+from pymc_privacy.graph.programs import Point, compile_records
+
+
+def sweep_statistics(infos: Sequence[record_sweep.Info]) -> dict[str, float]:
+    """Summarise the sweeps of several databases, or of none."""
+    if not infos:
+        return {"record_sweep_accept": math.nan, "record_sweep_accept_min": math.nan}
+    records = sum(info.accepted.size for info in infos)
+    accepted = sum(info.accept * info.accepted.size for info in infos)
+    return {
+        "record_sweep_accept": accepted / records,
+        "record_sweep_accept_min": min(info.accept_min for info in infos),
+    }
+
+
+class Sweep:
+    """The compiled programs of one database, and the contributions of its current records."""
+
+    def __init__(self, database: Database, compile_kwargs: dict | None):
+        self._database = database
+        self._program = compile_records(database, compile_kwargs)
+        self._proposed = np.empty((self._program.width, database.size))
+        self._noise: Noise | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what is remembered of the last point, as at the start of a chain."""
+        self._seen: Point | None = None
+        self._state = record_sweep.State(np.empty((0, 0)))
+
+    def __getstate__(self):
+        # Compiled laws belong to one process; another makes its own.
+        return self.__dict__ | {"_noise": None}
+
+    def step(self, rng: np.random.Generator, point: Point) -> record_sweep.Info:
+        """Sweep the records of a point, writing new arrays into its entries."""
+        program = self._program
+        if self._noise is None:
+            self._noise = noise_of(self._database)
+        if not self._remembers(point):
+            self._state = record_sweep.init(program.contributions_at(point))
+        fresh, ratio = program.draw_from(rng, point, self._proposed)
+        self._state, info = record_sweep.step(
+            rng, self._state, self._proposed, noise=self._noise, log_weight_ratio=ratio
+        )
+        for name, proposal in zip(program.records, fresh, strict=True):
+            point[name] = _where(info.accepted, proposal, point[name])
+        self._seen = {name: point[name] for name in program.records}
+        return info
+
+    def _remembers(self, point: Point) -> bool:
+        """Compare by value: workers hand over their own copies of what was returned."""
+        return (
+            self._program.contributions_are_kept
+            and self._seen is not None
+            and all(np.array_equal(point[name], value) for name, value in self._seen.items())
+        )
+
+
+def _where(accepted: np.ndarray, proposal: np.ndarray, current: np.ndarray) -> np.ndarray:
+    rows = accepted.reshape(-1, *(1,) * (current.ndim - 1))
+    return np.where(rows, proposal, current)

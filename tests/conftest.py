@@ -1,0 +1,15 @@
+"""What holds around every test."""
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def global_random_state_is_left_alone():
+    """Randomness is an argument: nothing may draw from NumPy's global generator."""
+    before = np.random.get_state()  # noqa: NPY002
+    yield
+    after = np.random.get_state()  # noqa: NPY002
+    assert all(np.array_equal(b, a) for b, a in zip(before, after, strict=True)), (
+        "the test moved the global random state of NumPy; pass an rng or a random_seed"
+    )

@@ -1,0 +1,238 @@
+"""Records are found where rows are local, and refused in a sentence where they are not."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_privacy as pmp
+from pymc_privacy.errors import RecordError
+from pymc_privacy.graph.locality import find_records, parents
+
+LAPLACE = pmp.Laplace(scale=2.0)
+
+
+# Each writes a model that must be refused.
+def centred():
+    x = pm.Normal("x", shape=6)
+    return x - x.mean()
+
+
+def relative_to_the_first():
+    x = pm.Normal("x", shape=6)
+    return x - x[0]
+
+
+def relative_to_the_last():
+    x = pm.Normal("x", shape=7)
+    return x - x[-1]
+
+
+def within_pairs():
+    x = pm.Normal("x", shape=4)
+    partner = x[np.array([1, 0, 3, 2])]
+    return x - partner
+
+
+def within_mirrored_pairs():
+    x = pm.Normal("x", shape=4)
+    return x * x[::-1]
+
+
+def sorted_rows():
+    return pt.sort(pm.Normal("x", shape=6))
+
+
+def coins_relative_to_their_share():
+    x = pm.Bernoulli("x", 0.5, shape=6)
+    return x - x.mean()
+
+
+def rare_coins_relative_to_the_first():
+    x = pm.Bernoulli("x", 0.1, shape=6)
+    return x - x[0]
+
+
+def columns_centred():
+    x = pm.MvNormal("x", np.zeros(2), np.eye(2), shape=(6, 2))
+    return x - x.mean(axis=0)
+
+
+def second_variable_sees_all_rows():
+    x = pm.Normal("x", shape=6)
+    y = pm.Normal("y", x.mean(), 1, shape=6)
+    return x + y
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        centred,
+        relative_to_the_first,
+        relative_to_the_last,
+        within_pairs,
+        within_mirrored_pairs,
+        sorted_rows,
+        coins_relative_to_their_share,
+        rare_coins_relative_to_the_first,
+        columns_centred,
+        second_variable_sees_all_rows,
+    ],
+    ids=lambda write: write.__name__,
+)
+@pytest.mark.parametrize("local", [False, True], ids=["central", "local"])
+def test_records_whose_rows_are_mixed_are_refused_by_name(write, local):
+    with (
+        pm.Model(),
+        pytest.raises(RecordError, match=r"The records 'x' must be local.* changed other rows of"),
+    ):
+        pmp.Privatized("release", write(), LAPLACE, local=local)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 8])
+def test_the_refusal_does_not_depend_on_which_row_is_special(size):
+    for special in range(size):
+        with pm.Model():
+            x = pm.Normal("x", shape=size)
+            with pytest.raises(RecordError, match="'x' must be local"):
+                pmp.Privatized("release", x - x[special], LAPLACE)
+
+
+def test_a_refused_release_leaves_no_trace_in_the_model():
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=6)
+        with pytest.raises(RecordError):
+            pmp.Privatized("release", x - x.mean(), LAPLACE, observed=1.0)
+        pmp.Privatized("release", x, LAPLACE, observed=1.0)
+    assert [rv.name for rv in model.observed_RVs] == ["release"]
+
+
+@pytest.mark.parametrize(
+    "contributions",
+    [lambda x, mu: x - mu, lambda x, mu: mu * x, lambda x, mu: pt.stack([x, x + mu], axis=1)],
+    ids=["shifted", "scaled", "one column"],
+)
+def test_a_statistic_that_depends_on_a_parameter_is_refused_by_name(contributions):
+    with pm.Model():
+        mu = pm.Normal("mu")
+        x = pm.Normal("x", mu, 1, shape=6)
+        with pytest.raises(
+            RecordError,
+            match=r"contributions to 'release' must be computed from records alone.*on 'mu'",
+        ):
+            pmp.Privatized("release", contributions(x, mu), LAPLACE, observed=1.0)
+
+
+def test_a_statistic_that_depends_on_a_transformed_parameter_is_refused_by_name():
+    with pm.Model():
+        mu = pm.Normal("mu")
+        bound = pm.Deterministic("bound", pt.exp(mu))
+        x = pm.Normal("x", mu, 1, shape=6)
+        with pytest.raises(RecordError, match=r"from records alone.*on 'mu'"):
+            pmp.Privatized("release", pt.clip(x, -bound, bound), LAPLACE, observed=1.0)
+
+
+@pytest.mark.parametrize(
+    "reduce", [pt.sum, pt.mean, pt.max, lambda x: x[0]], ids=["sum", "mean", "max", "first"]
+)
+def test_a_sum_taken_too_early_is_refused(reduce):
+    with pm.Model():
+        x = pm.Normal("x", shape=6)
+        with pytest.raises(
+            RecordError,
+            match=r"one row per record.*single number computed from 'x' of shape \(6,\)",
+        ):
+            pmp.Privatized("release", reduce(x), LAPLACE, observed=1.0)
+
+
+def test_a_stack_of_sums_is_refused():
+    with pm.Model():
+        x = pm.Normal("x", shape=6)
+        with pytest.raises(
+            RecordError, match=r"one row per record.*length 2 computed from 'x' of shape \(6,\)"
+        ):
+            pmp.Privatized("release", pt.stack([x.sum(), (x**2).sum()]), LAPLACE)
+
+
+def test_records_laid_along_the_wrong_axis_are_refused():
+    with pm.Model():
+        x = pm.Normal("x", shape=6)
+        with pytest.raises(RecordError, match=r"one row per record.*length 2 computed from 'x'"):
+            pmp.Privatized("release", pt.stack([x, x**2], axis=0), LAPLACE)
+
+
+def test_contributions_of_three_dimensions_are_refused():
+    with pm.Model():
+        x = pm.Normal("x", shape=(6, 2, 2))
+        with pytest.raises(RecordError, match=r"shape \(n,\) or \(n, d\).*got 3 dimensions"):
+            pmp.Privatized("release", x, LAPLACE)
+
+
+def random_walk():
+    start = pm.Normal.dist(0, 1)
+    return pm.GaussianRandomWalk("x", mu=0, sigma=1, init_dist=start, steps=5)
+
+
+def one_draw_of_a_multivariate_normal():
+    return pm.MvNormal("x", np.zeros(6), np.eye(6))
+
+
+@pytest.mark.parametrize("write", [random_walk, one_draw_of_a_multivariate_normal])
+def test_rows_that_are_not_independent_are_refused_by_name(write):
+    with pm.Model():
+        x = write()
+        with pytest.raises(
+            RecordError, match=r"as many independent rows.*length 6 computed from 'x' of shape"
+        ):
+            pmp.Privatized("release", x, LAPLACE, observed=1.0)
+
+
+def test_rows_tied_by_a_random_walk_behind_them_are_not_records():
+    with pm.Model() as model:
+        level = pm.GaussianRandomWalk("level", init_dist=pm.Normal.dist(), steps=5)
+        x = pm.Normal("x", level, 1, shape=6)
+        assert find_records("release", x, model) == [x]
+
+
+def test_an_observed_record_variable_is_refused_by_name():
+    with pm.Model():
+        x = pm.Normal("x", observed=np.zeros(6))
+        with pytest.raises(
+            RecordError, match=r"behind 'release' must be latent.*got 'x' with observed data"
+        ):
+            pmp.Privatized("release", x, LAPLACE, observed=1.0)
+
+
+def test_an_observed_variable_among_the_contributions_is_a_public_number():
+    with pm.Model() as model:
+        z = pm.Normal("z", observed=np.arange(6.0))
+        x = pm.Normal("x", shape=6)
+        assert find_records("release", x * z, model) == [x]
+
+
+@pytest.mark.parametrize("shape", [0, (0, 2)])
+def test_an_empty_database_is_refused(shape):
+    with pm.Model():
+        x = pm.Normal("x", shape=shape)
+        with pytest.raises(
+            RecordError, match=r"'release' must come from at least one record.*empty database"
+        ):
+            pmp.Privatized("release", x, LAPLACE)
+
+
+def test_contributions_without_a_random_variable_are_refused():
+    with (
+        pm.Model(),
+        pytest.raises(RecordError, match=r"computed from variables.*no random variable at all"),
+    ):
+        pmp.Privatized("release", np.arange(6.0), LAPLACE, observed=1.0)
+
+
+def test_parents_stop_at_the_nearest_random_variables():
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        x = pm.Normal("x", mu, 1, shape=6)
+        y = pm.Normal("y", x, 1)
+    assert parents(y, model) == [y]
+    assert parents(2 * x + 1, model) == [x]
+    assert parents(x + mu, model) == [mu, x]

@@ -1,0 +1,294 @@
+"""The assembled sampler: Geweke's check for each family, mutants, chains, and frozen tuning."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from arviz_stats.base import array_stats
+from scipy import stats
+
+import pymc_privacy as pmp
+from pymc_privacy.distributions.marking import is_interwoven
+from pymc_privacy.graph import interweaving
+from pymc_privacy.reparameterise import Reparameterisation
+from tests.stochastic import Z_LIMIT, seed_of, z_of_mean
+
+SIZE = 6
+
+
+def normal_then_normal():
+    """Two record variables, one computed from the other, clamped, two coordinates."""
+    theta = pm.Normal("theta", 0.5, 1.0)
+    spread = pm.LogNormal("spread", 0.0, 0.5)
+    x = pm.Normal("x", theta, spread, shape=SIZE)
+    y = pm.Normal("y", 0.6 * x, 0.8, shape=SIZE)
+    t = pt.stack([pt.clip(x, -2, 2), pt.clip(x * y, -3, 3)], axis=1)
+    return t, pmp.Laplace(scale=2.0), {"theta": stats.norm(0.5), "spread": stats.lognorm(0.5)}
+
+
+def exponential_under_a_transform():
+    rate = pm.Gamma("rate", 3.0, 2.0)
+    x = pm.Exponential("x", rate, shape=SIZE)
+    return pt.clip(x, 0, 3), pmp.Gaussian(scale=1.0), {"rate": stats.gamma(3.0, scale=0.5)}
+
+
+def bernoulli():
+    p = pm.Beta("p", 2.0, 3.0)
+    x = pm.Bernoulli("x", p, shape=SIZE)
+    return x, pmp.DiscreteLaplace(scale=1.0), {"p": stats.beta(2.0, 3.0)}
+
+
+def categorical():
+    p = pm.Beta("p", 2.0, 3.0)
+    x = pm.Categorical("x", pt.stack([p, (1 - p) / 2, (1 - p) / 2]), shape=SIZE)
+    t = pt.stack([pt.eq(x, k).astype("int64") for k in range(3)], axis=1)
+    return t, pmp.DiscreteGaussian(scale=1.0), {"p": stats.beta(2.0, 3.0)}
+
+
+def uniform_with_a_moving_bound():
+    theta = pm.Gamma("theta", 4.0, 2.0)
+    x = pm.Uniform("x", 0.0, theta, shape=SIZE)
+    return x, pmp.Laplace(scale=1.5), {"theta": stats.gamma(4.0, scale=0.5)}
+
+
+def normal_vector():
+    theta = pm.Normal("theta", 0.0, 1.0)
+    covariance = pt.stack([[1.0, 0.3], [0.3, 1.0]]) * pt.exp(0.5 * theta)
+    x = pm.MvNormal("x", pt.stack([theta, -theta]), covariance, shape=(SIZE, 2))
+    t = pt.stack([pt.clip(x[:, 0], -2, 2), pt.clip(x[:, 0] * x[:, 1], -2, 2)], axis=1)
+    return t, pmp.Laplace(scale=2.0), {"theta": stats.norm()}
+
+
+FAMILIES = [
+    normal_then_normal,
+    exponential_under_a_transform,
+    bernoulli,
+    categorical,
+    uniform_with_a_moving_bound,
+    normal_vector,
+]
+
+
+def build(family):
+    """Write the model with a release that can be set anew, and return its priors."""
+    with pm.Model() as model:
+        contributions, mechanism, priors = family()
+        shape = () if contributions.ndim == 1 else (contributions.type.shape[1],)
+        dtype = np.int64 if mechanism.discrete else np.float64
+        data = pm.Data("data", np.zeros(shape, dtype=dtype))
+        pmp.Privatized("s", contributions, mechanism, observed=data)
+    return model, mechanism, priors
+
+
+def geweke(family, seed, rounds=4000, **options):
+    """Alternate a release given the records and the step given the release.
+
+    The release is drawn exactly, so parameters keep following their prior if and only if the
+    step leaves their posterior given any release invariant.
+    """
+    model, mechanism, priors = build(family)
+    step = pmp.Interweave(model=model, rng=seed, **options)
+    step.stop_tuning()
+    rng = np.random.default_rng(seed + 1)
+    wide = 0.8 * np.eye(step._program.size)
+    step.centred = step.centred._replace(factor=0.5 * wide)
+    step.noncentred = step.noncentred._replace(factor=wide)
+    natural = _natural(model, list(priors))
+    point = model.initial_point(seed)
+    draws = []
+    for _ in range(rounds):
+        [sweep] = step._sweeps
+        total = sweep._program.contributions_at(point).sum(axis=1)
+        statistic = total if len(total) > 1 else total[0]
+        release = mechanism.simulate(rng, np.rint(statistic) if mechanism.discrete else statistic)
+        model["data"].set_value(np.asarray(release, dtype=model["data"].dtype))
+        sweep._noise = None
+        point, _ = step.step(point)
+        draws.append(natural(point))
+    values = np.array(draws)
+    return {name: values[None, :, k] for k, name in enumerate(priors)}, priors
+
+
+def _natural(model, names):
+    function = model.compile_fn(
+        model.replace_rvs_by_values([model[name] for name in names]),
+        inputs=model.value_vars,
+        on_unused_input="ignore",
+    )
+    return lambda point: [float(v) for v in function(point)]
+
+
+def largest_z(draws, priors):
+    scores = []
+    for name, law in priors.items():
+        scores.append(z_of_mean(draws[name], law.mean()))
+        for q in (0.2, 0.5, 0.8):
+            scores.append(z_of_mean(draws[name] <= law.ppf(q), q))
+    return max(abs(z) for z in scores)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__)
+def test_geweke_parameters_keep_their_prior(family, request):
+    z = largest_z(*geweke(family, seed_of(request)))
+    assert z < Z_LIMIT, f"z = {z:.1f}"
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__)
+def test_each_family_is_chosen_by_itself(family):
+    model, _, priors = build(family)
+    assert all(is_interwoven(model[name]) for name in [*priors, "x"])
+
+
+@pytest.mark.slow
+def test_a_missing_jacobian_is_noticed(request, monkeypatch):
+    """The density of a transformed parameter must be that of the coordinates it walks in."""
+    whole = pm.Model.logp
+    monkeypatch.setattr(
+        pm.Model,
+        "logp",
+        lambda self, vars=None, jacobian=True, sum=True: whole(
+            self, vars=vars, jacobian=False, sum=sum
+        ),
+    )
+    z = largest_z(*geweke(exponential_under_a_transform, seed_of(request)))
+    assert z > Z_LIMIT, f"z = {z:.1f}"
+
+
+@pytest.mark.slow
+def test_a_uniform_from_the_wrong_cell_is_noticed(request, monkeypatch):
+    broken = Reparameterisation(
+        forward=lambda u, p: (u < p).astype("int64"),
+        inverse=lambda x, w, p: pt.where(pt.eq(x, 1), w * p * 0.5, p + w * (1 - p)),
+        needs_uniform=True,
+    )
+    monkeypatch.setattr(interweaving, "reparameterisation_of", lambda rv: broken)
+    z = largest_z(*geweke(bernoulli, seed_of(request)))
+    assert z > Z_LIMIT, f"z = {z:.1f}"
+
+
+def sample(model, **kwargs):
+    defaults = {
+        "draws": 60,
+        "tune": 60,
+        "chains": 2,
+        "cores": 1,
+        "random_seed": 4,
+        "progressbar": False,
+        "quiet": True,
+        "compute_convergence_checks": False,
+    }
+    with model:
+        return pm.sample(**(defaults | kwargs))
+
+
+def regression(size=40, epsilon=1.0):
+    rng = np.random.default_rng(0)
+    with pm.Model() as model:
+        slope = pm.Normal("slope", 0.0, 1.0)
+        sigma = pm.HalfNormal("sigma", 1.0)
+        x = pm.Normal("x", 0.0, 1.0, shape=size)
+        y = pm.Normal("y", slope * x, sigma, shape=size)
+        a, b = pt.clip(x, -3, 3), pt.clip(y, -3, 3)
+        mechanism = pmp.Laplace(epsilon=epsilon, sensitivity=36.0)
+        released = mechanism.simulate(rng, np.array([size, 0.7 * size, 1.5 * size]))
+        pmp.Privatized("s", pt.stack([a * a, a * b, b * b], axis=1), mechanism, observed=released)
+    return model
+
+
+def test_nothing_is_learnt_after_tuning():
+    """A scale that still moved would be a kernel that remembers its past."""
+    result = sample(regression(), draws=80, tune=50)
+    for name in ("interweave_centred_scale", "interweave_noncentred_scale"):
+        assert np.ptp(result.sample_stats[name].values, axis=1).max() == 0
+    warm = sample(regression(), draws=5, tune=50, discard_tuned_samples=False)
+    assert np.ptp(warm["warmup_sample_stats"]["interweave_noncentred_scale"].values) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_chains_in_other_processes_draw_the_same(context):
+    model = regression()
+    # What is compiled in this process may round otherwise than what another one then loads
+    # from the disk cache; from the second run on, all load the same.
+    sample(model, draws=5, tune=5)
+    here, there = sample(model), sample(model, cores=2, mp_ctx=context)
+    for name in ("x", "y", "slope", "sigma"):
+        np.testing.assert_array_equal(here.posterior[name], there.posterior[name])
+
+
+def test_a_resumed_step_continues_to_the_bit():
+    model = regression()
+    step = pmp.Interweave(model=model, rng=5)
+    step.setup_chain(np.random.default_rng(1), 40, 10)
+    point = model.initial_point(1)
+    for _ in range(30):
+        point, _ = step.step(point)
+    state, start = step.sampling_state, {name: value.copy() for name, value in point.items()}
+    onward = step.step(point)[0]
+    fresh = pmp.Interweave(model=model, rng=99)
+    fresh.sampling_state = state
+    again = fresh.step(start)[0]
+    for name, value in onward.items():
+        np.testing.assert_array_equal(again[name], value)
+
+
+def test_moves_can_be_turned_off():
+    model = regression()
+    step = pmp.Interweave(model=model, centred_steps=0, noncentred_steps=0, rng=1)
+    point = model.initial_point(1)
+    new, [statistics] = step.step(point)
+    np.testing.assert_array_equal(new["slope"], point["slope"])
+    assert not np.array_equal(new["x"], point["x"]), "the records still move"
+    assert statistics["interweave_centred_accept"] == 0
+
+
+def test_observed_parameters_leave_only_the_sweep():
+    model = pm.observe(regression(), {"slope": 0.5, "sigma": 1.0})
+    result = sample(model)
+    assert "slope" not in result.posterior
+    assert np.isnan(result.sample_stats["interweave_centred_accept"]).all()
+    assert (result.sample_stats["record_sweep_accept"] > 0).all()
+
+
+def test_many_parameters_are_left_to_nuts(caplog):
+    caplog.set_level("INFO", logger="pymc")
+    with pm.Model() as model:
+        beta = pm.Normal("beta", shape=30)
+        x = pm.Normal("x", beta.sum(), 1.0, shape=10)
+        pmp.Privatized("s", x, pmp.Laplace(scale=1.0), observed=0.0)
+    sample(model, quiet=False)
+    assert ">NUTS: [beta]" in caplog.text
+    assert ">RecordSweep: [x]" in caplog.text
+
+
+def test_a_later_release_of_other_records_takes_the_mark_off():
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", 2, 1)
+        x = pm.Exponential("x", rate, shape=5)
+        pmp.Privatized("sx", pt.clip(x, 0, 5), pmp.Laplace(scale=1.0), observed=3.0)
+        assert is_interwoven(rate)
+        y = pm.Poisson("y", rate, shape=4)
+        pmp.Privatized("sy", pt.minimum(y, 5), pmp.DiscreteLaplace(scale=1.0), observed=3)
+    assert not is_interwoven(model["rate"])
+    assert not is_interwoven(model["x"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 10.0])
+def test_every_sweep_is_nearly_an_independent_draw(epsilon, request):
+    """Not a timing: effective draws per sweep, which the sweep alone has at 0.0004 to 0.9."""
+    rng = np.random.default_rng(0)
+    records = np.clip(rng.normal(0.5, 1.5, size=1000), -5, 5)
+    mechanism = pmp.Laplace(epsilon=epsilon, sensitivity=35.0)
+    released = mechanism.simulate(rng, np.array([records.sum(), (records**2).sum()]))
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 3)
+        sigma = pm.HalfNormal("sigma", 2)
+        x = pm.Normal("x", mu, sigma, shape=1000)
+        clipped = pt.clip(x, -5, 5)
+        pmp.Privatized("s", pt.stack([clipped, clipped**2], axis=1), mechanism, observed=released)
+    result = sample(model, draws=1500, tune=1000, random_seed=seed_of(request))
+    for name in ("mu", "sigma"):
+        effective = array_stats.ess(result.posterior[name].values, chain_axis=0, draw_axis=1)
+        assert effective / 3000 > 0.5, f"{name}: {effective / 3000:.2f} per sweep"
