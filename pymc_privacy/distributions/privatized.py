@@ -104,8 +104,9 @@ class Privatized(Distribution):
 
     The release s has the law :math:`\eta(s \mid \sum_i t(x_i))` of its mechanism, where
     :math:`t(x_i)` are the contributions of record i. The record variables that the
-    contributions are computed from are found by themselves, and `pm.sample` updates them
-    with :class:`~pymc_privacy.RecordSweep`.
+    contributions are computed from are found by themselves, and `pm.sample` updates them with
+    :class:`~pymc_privacy.Interweave`, or :class:`~pymc_privacy.RecordSweep` where they cannot
+    move together with their parameters.
 
     Parameters
     ----------

@@ -131,7 +131,8 @@ def compile_parameters(
             [rng, *inputs] if name == "base" else inputs,
             outputs,
             on_unused_input="ignore",
-            **(compile_kwargs or {}),
+            # The moves call these functions from jitted code, whatever else the user compiles to.
+            **((compile_kwargs or {}) | {"mode": "NUMBA"}),
         )
         function.trust_input = True
         return function
