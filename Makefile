@@ -21,10 +21,10 @@ demo: $(VENV)/.plots ## compare three posteriors of a simulated survey; writes d
 	@$(PY) examples/survey.py
 
 test: $(VENV)/.test lint ## ruff, mypy and all tests, the slow ones too
-	$(PY) -m pytest -q -n 2
+	$(PY) -m pytest -q -n 2 --dist worksteal
 
 test-fast: $(VENV)/.test lint ## the same without the slow tests
-	$(PY) -m pytest -q -n 2 -m "not slow"
+	$(PY) -m pytest -q -n 2 --dist worksteal -m "not slow"
 
 lint: $(VENV)/.test ## ruff and mypy alone
 	$(PY) -m ruff check .
