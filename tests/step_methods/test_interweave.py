@@ -206,15 +206,22 @@ def test_nothing_is_learnt_after_tuning():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("context", ["fork", "spawn"])
-def test_chains_in_other_processes_draw_the_same(context):
+def test_forked_chains_draw_the_same():
     model = regression()
-    # What is compiled in this process may round otherwise than what another one then loads
-    # from the disk cache; from the second run on, all load the same.
-    sample(model, draws=5, tune=5)
-    here, there = sample(model), sample(model, cores=2, mp_ctx=context)
+    here, there = sample(model), sample(model, cores=2, mp_ctx="fork")
     for name in ("x", "y", "slope", "sigma"):
         np.testing.assert_array_equal(here.posterior[name], there.posterior[name])
+
+
+@pytest.mark.slow
+def test_spawned_chains_draw_the_same_up_to_rounding():
+    """Sums may be rounded otherwise in code that another process compiled for itself."""
+    model = regression()
+    here, there = sample(model), sample(model, cores=2, mp_ctx="spawn")
+    for name in ("x", "y", "slope", "sigma"):
+        np.testing.assert_allclose(
+            here.posterior[name], there.posterior[name], rtol=1e-6, atol=1e-9
+        )
 
 
 def test_a_resumed_step_continues_to_the_bit():
