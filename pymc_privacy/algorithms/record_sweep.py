@@ -1,6 +1,6 @@
 """Leave the posterior of the records invariant, one record at a time.
 
-Ju, Gong, Awan and Rao (2022), Algorithm 1, step 2: each record is proposed from
+Ju, Awan, Gong and Rao (2022), Algorithm 1, step 2: each record is proposed from
 the data model, which cancels from the acceptance ratio. What is left is
 
     alpha_i = min(1, eta(s | S - t_i + t_i*) w_i(x_i*) / [eta(s | S) w_i(x_i)]),

@@ -35,7 +35,7 @@ def _forward(z, mu, covariance):
 def _inverse(x, w, mu, covariance):
     factor, width = _factor(covariance)
     centred = x - mu
-    z: list = []
+    z = []
     for j in range(width):
         known = sum((factor[j, k] * z[k] for k in range(j)), start=0.0)
         z.append((centred[..., j] - known) / factor[j, j])

@@ -219,8 +219,8 @@ class Interweave(BlockedStep):
     @staticmethod
     def _progressbar_config(n_chains=1):
         names = {
-            "record_sweep_accept": "Records accepted",
-            "interweave_noncentred_accept": "Moves accepted",
+            "record_sweep_accept": "Records",
+            "interweave_noncentred_accept": "Moves",
         }
         columns = [
             TextColumn(f"{{task.fields[{name}]:0.2f}}", table_column=Column(title, ratio=1))

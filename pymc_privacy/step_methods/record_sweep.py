@@ -119,7 +119,7 @@ class RecordSweep(BlockedStep):
     def _progressbar_config(n_chains=1):
         column = TextColumn(
             "{task.fields[record_sweep_accept]:0.2f}",
-            table_column=Column("Records accepted", ratio=1),
+            table_column=Column("Records", ratio=1),
         )
         return [column], {"record_sweep_accept": [0.0] * n_chains}
 

@@ -138,7 +138,7 @@ def test_a_custom_mechanism_survives_pickling():
 
 def test_the_progress_bar_has_a_column():
     columns, statistics = pmp.RecordSweep._progressbar_config(n_chains=3)
-    assert columns[0].get_table_column().header == "Records accepted"
+    assert columns[0].get_table_column().header == "Records"
     assert statistics == {"record_sweep_accept": [0.0] * 3}
     [update] = pmp.RecordSweep._make_progressbar_update_functions()
     assert update({"record_sweep_accept": 0.5}) == {"record_sweep_accept": 0.5}
