@@ -1,4 +1,4 @@
-"""Calling a compiled graph with a generator without paying for its type every time."""
+"""Calling compiled code without paying for the types of its arguments every time."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import pymc_privacy as pmp
 from pymc_privacy.errors import MixingWarning, RecordError
 from tests import references
 from tests.references import Release
+from tests.short_runs import SHORT
 from tests.stochastic import assert_law, seed_of
 
 
@@ -35,17 +36,7 @@ def counts(size=20):
 
 
 def quick(model, **kwargs):
-    defaults = {
-        "draws": 30,
-        "tune": 20,
-        "chains": 2,
-        "cores": 1,
-        "random_seed": 3,
-        "progressbar": False,
-        "quiet": True,
-        "compute_convergence_checks": False,
-    }
-    return pmp.sample(model=model, **(defaults | kwargs))
+    return pmp.sample(model=model, **(SHORT | kwargs))
 
 
 def test_the_posterior_is_exact(request):
@@ -56,7 +47,7 @@ def test_the_posterior_is_exact(request):
 
 def test_records_are_stored_only_on_request():
     assert set(quick(survey()).posterior.data_vars) == {"p", "odds"}
-    assert quick(survey(), keep_records=True).posterior["x"].shape == (2, 30, 20)
+    assert quick(survey(), keep_records=True).posterior["x"].shape == (2, 40, 20)
     assert set(quick(survey(), var_names=["p"]).posterior.data_vars) == {"p"}
 
 
@@ -94,7 +85,7 @@ def test_an_improper_prior_starts_where_pymc_starts_it():
         mu = pm.Flat("mu")
         x = pm.Normal("x", mu, 1.0, shape=30)
         pmp.Privatized("s", pt.clip(x, -9, 9), pmp.Laplace(scale=1.0), observed=12.0)
-    assert quick(model).posterior["mu"].shape == (2, 30)
+    assert quick(model).posterior["mu"].shape == (2, 40)
 
 
 def test_the_privacy_group_says_what_was_released():
@@ -172,7 +163,7 @@ def test_discrete_parameters_are_left_to_pymc():
         group = pm.Categorical("group", [0.3, 0.3, 0.4])
         x = pm.Normal("x", pt.as_tensor([-1.0, 0.0, 1.0])[group], 1.0, shape=6)
         pmp.Privatized("s", x, pmp.Laplace(scale=1.0), observed=3.0)
-    assert quick(model).posterior["group"].shape == (2, 30)
+    assert quick(model).posterior["group"].shape == (2, 40)
 
 
 def test_chains_that_have_not_mixed_are_called_so():
@@ -203,4 +194,4 @@ def test_a_scalar_release_needs_no_records():
     with pm.Model() as model:
         count = pm.Binomial("count", 30, 0.4)
         pmp.Privatized("s", count, pmp.DiscreteLaplace(scale=2.0), observed=15)
-    assert quick(model).posterior["count"].shape == (2, 30)
+    assert quick(model).posterior["count"].shape == (2, 40)

@@ -11,6 +11,7 @@ import pymc_privacy as pmp
 from pymc_privacy.distributions.marking import is_interwoven
 from pymc_privacy.graph import interweaving
 from pymc_privacy.reparameterise import Reparameterisation
+from tests.short_runs import SHORT
 from tests.stochastic import Z_LIMIT, seed_of, z_of_mean
 
 SIZE = 6
@@ -168,18 +169,8 @@ def test_a_uniform_from_the_wrong_cell_is_noticed(request, monkeypatch):
 
 
 def sample(model, **kwargs):
-    defaults = {
-        "draws": 60,
-        "tune": 60,
-        "chains": 2,
-        "cores": 1,
-        "random_seed": 4,
-        "progressbar": False,
-        "quiet": True,
-        "compute_convergence_checks": False,
-    }
     with model:
-        return pm.sample(**(defaults | kwargs))
+        return pm.sample(**(SHORT | kwargs))
 
 
 def regression(size=40, epsilon=1.0):

