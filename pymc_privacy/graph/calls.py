@@ -26,21 +26,26 @@ class GeneratorCall:
 
     def __call__(self, rng: np.random.Generator, *values: np.ndarray) -> Sequence[np.ndarray]:
         """Evaluate the function; the generator moves on."""
-        # The machine code does not look at strides: what it was compiled for must hold.
-        values = tuple(np.asarray(value, order="C") for value in values)
+        values = _contiguous(values)
         if self._entry is not None:
-            # Data and the lengths of dimensions are inputs too, behind those that are given.
-            shared = self._function.input_storage[1 + len(values) :]
-            data = (np.asarray(container.storage[0], order="C") for container in shared)
+            data = _contiguous(shared_values(self._function, 1 + len(values)))
             return self._entry((rng, *values, *data))
         outputs = self._function(rng, *values)
-        self._entry = _single_entry(self._function)
+        self._entry = _single_entry(getattr(self._function.vm, "jit_fn", None))
         return outputs
 
 
-def _single_entry(function: Any) -> Any:
-    """Return the entry point when the function was compiled by Numba for one set of types."""
-    overloads = getattr(getattr(function.vm, "jit_fn", None), "overloads", {})
+def shared_values(function: Any, given: int) -> tuple[np.ndarray, ...]:
+    """Return what a compiled graph reads besides the arguments it is given.
+
+    Data and the lengths of dimensions are inputs too, behind those that are given.
+    """
+    return tuple(container.storage[0] for container in function.input_storage[given:])
+
+
+def _single_entry(jitted: Any) -> Any:
+    """Return the entry point when Numba has compiled the function for one set of types."""
+    overloads = getattr(jitted, "overloads", {})
     return next(iter(overloads.values())).entry_point if len(overloads) == 1 else None
 
 
@@ -53,16 +58,16 @@ class DirectCall:
 
     def __call__(self, *arguments: Any) -> Any:
         """Evaluate the function."""
-        arguments = tuple(_contiguous(argument) for argument in arguments)
+        arguments = _contiguous(arguments)
         if self._entry is not None:
             return self._entry(*arguments)
         result = self._function(*arguments)
-        overloads = self._function.overloads
-        self._entry = next(iter(overloads.values())).entry_point if len(overloads) == 1 else None
+        self._entry = _single_entry(self._function)
         return result
 
 
 def _contiguous(argument: Any) -> Any:
-    if isinstance(argument, np.ndarray):
-        return np.asarray(argument, order="C")
-    return tuple(map(_contiguous, argument)) if isinstance(argument, tuple) else argument
+    """Lay arrays out as machine code expects them, which does not look at strides."""
+    if isinstance(argument, tuple):
+        return tuple(map(_contiguous, argument))
+    return np.asarray(argument, order="C") if isinstance(argument, np.ndarray) else argument

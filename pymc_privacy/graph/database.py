@@ -90,15 +90,24 @@ def find_databases(model, records: Sequence[TensorVariable] | None = None) -> li
     """
     if records is None:
         records = [rv for rv in model.free_RVs if is_marked(rv)]
-    factors = {factor: _seen_by(model, factor) for factor in _factors(model)}
+    factors = {factor: _seen_by(model, factor) for factor in factors_of(model)}
     return [_database(model, group, factors) for group in _groups(records, factors)]
 
 
 Factors = dict[TensorVariable, set[TensorVariable]]
 
 
-def _factors(model) -> list[TensorVariable]:
+def factors_of(model) -> list[TensorVariable]:
+    """Return everything that has a log density: random variables and potentials."""
     return [*model.basic_RVs, *model.potentials]
+
+
+def density_given_records(
+    model, databases: Sequence[Database], parameters: Sequence[Variable]
+) -> TensorVariable:
+    """Return the log density of parameters given all else, without the constant releases."""
+    constant = {r for database in databases for r in database.constant_releases(parameters)}
+    return model.logp(vars=[factor for factor in factors_of(model) if factor not in constant])
 
 
 def _seen_by(model, factor: TensorVariable) -> set[TensorVariable]:

@@ -22,11 +22,11 @@ from pymc_privacy._compat import (
     join_nonshared_inputs,
 )
 from pymc_privacy.algorithms import interweave
-from pymc_privacy.graph.database import Database
+from pymc_privacy.graph.calls import shared_values
+from pymc_privacy.graph.database import Database, density_given_records, factors_of
 from pymc_privacy.graph.generators import given_others, in_value_coordinates, with_generator
+from pymc_privacy.graph.locality import Point
 from pymc_privacy.reparameterise import Reparameterisation, reparameterisation_of
-
-Point = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ParameterProgram:
         given = 1 + len(self.held) + len(self.records)
         counts = [given, given + 1, given, given]
         return tuple(
-            tuple(cell.storage[0] for cell in function.input_storage[count:])
+            shared_values(function, count)
             for function, count in zip(functions, counts, strict=True)
             if function is not None
         )
@@ -101,9 +101,8 @@ def compile_parameters(
     records = [rv for database in databases for rv in database.records]
     values = [model.rvs_to_values[rv] for rv in records]
     point = model.initial_point(random_seed=0)
-    constant = {r for database in databases for r in database.constant_releases(parameters)}
-    terms = [*model.free_RVs, *model.observed_RVs, *model.potentials]
-    centred = model.logp(vars=[term for term in terms if term not in constant])
+    terms = factors_of(model)
+    centred = density_given_records(model, databases, parameters)
     graphs = {"centred": [centred, *_gradient(centred, parameters)]}
     known = [(rv, reparameterisation_of(rv)) for rv in records]
     forms = {rv: form for rv, form in known if form is not None}

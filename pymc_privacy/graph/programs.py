@@ -23,8 +23,7 @@ from pymc_privacy.graph.calls import GeneratorCall
 from pymc_privacy.graph.columns import columns
 from pymc_privacy.graph.database import Database
 from pymc_privacy.graph.generators import given_others, in_value_coordinates, with_generator
-
-Point = dict[str, np.ndarray]
+from pymc_privacy.graph.locality import Point
 
 
 @dataclass(frozen=True)

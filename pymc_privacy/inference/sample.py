@@ -17,7 +17,7 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.database import Database, is_release
+from pymc_privacy.graph.database import Database, density_given_records, is_release
 from pymc_privacy.results import attach_privacy, warn_unless_mixed
 from pymc_privacy.step_methods import Interweave, RecordSweep
 
@@ -110,9 +110,7 @@ def _parameter_density(
     model, databases: Sequence[Database], parameters: Sequence[Variable], compile_kwargs: dict
 ) -> ValueGradFunction:
     """Compile the log density of the parameters given everything else, and its gradient."""
-    constant = {release for db in databases for release in db.constant_releases(parameters)}
-    terms = [*model.free_RVs, *model.observed_RVs, *model.potentials]
-    density = model.logp(vars=[term for term in terms if term not in constant])
+    density = density_given_records(model, databases, parameters)
     point = model.initial_point(random_seed=0)
     above = set(ancestors([density]))
     held = [v for v in model.value_vars if v in above and v not in set(parameters)]
@@ -132,25 +130,17 @@ def _parameter_density(
 
 def _starts(model, initvals: Any) -> Any:
     """Start from the prior wherever the user did not say, and the prior can be drawn from."""
-    prior = {
+    if initvals is not None and not isinstance(initvals, dict):
+        return [_starts(model, chain or {}) for chain in initvals]
+    given = initvals or {}
+    names = {key if isinstance(key, str) else key.name for key in given}
+    return given | {
         rv.name: "prior"
         for rv in model.free_RVs
         if not isinstance(rv.owner.op, FlatRV | HalfFlatRV)
+        # A start may be named after the variable or after its transformed value.
+        and not names & {rv.name, model.rvs_to_values[rv].name}
     }
-    if initvals is None or isinstance(initvals, dict):
-        return _override(prior, initvals)
-    return [_override(prior, chain) for chain in initvals]
-
-
-def _override(prior: dict[str, str], given: dict[Any, Any] | None) -> dict[Any, Any]:
-    given = given or {}
-    names = {key if isinstance(key, str) else key.name for key in given}
-    untouched = {
-        name: start
-        for name, start in prior.items()
-        if name not in names and not any(key.startswith(f"{name}_") for key in names)
-    }
-    return untouched | given
 
 
 __all__ = ["sample"]

@@ -80,6 +80,18 @@ def test_a_start_of_the_users_own_is_kept():
     assert _starts(model, [{"mu": 4.0}, None])[1] == {"x": "prior", "mu": "prior"}
 
 
+def test_a_start_of_a_variable_with_a_longer_name_is_not_mistaken():
+    with pm.Model() as model:
+        mu = pm.HalfNormal("mu")
+        longer = pm.Normal("mu_group")
+        x = pm.Normal("x", mu + longer, 1.0, shape=3)
+        pmp.Privatized("s", x, pmp.Laplace(scale=1.0), observed=0.0)
+    from pymc_privacy.inference.sample import _starts
+
+    assert _starts(model, {"mu_group": 4.0})["mu"] == "prior"
+    assert "mu" not in _starts(model, {"mu_log__": 0.5})
+
+
 def test_an_improper_prior_starts_where_pymc_starts_it():
     with pm.Model() as model:
         mu = pm.Flat("mu")
