@@ -1,15 +1,26 @@
 """The only importer of PyMC's and PyTensor's internals, so that their changes land in one file."""
 
 from pymc.distributions.continuous import (
+    AsymmetricLaplaceRV,
     FlatRV,
     HalfCauchyRV,
     HalfFlatRV,
+    HalfStudentTRV,
+    KumaraswamyRV,
     MoyalRV,
+    SkewNormalRV,
+    TruncatedNormalRV,
     WeibullBetaRV,
 )
-from pymc.distributions.distribution import Distribution, _support_point
+from pymc.distributions.discrete import DiscreteUniformRV
+from pymc.distributions.distribution import (
+    DiracDeltaRV,
+    Distribution,
+    _support_point,
+)
+from pymc.distributions.mixture import MixtureRV
 from pymc.logprob.abstract import _logprob
-from pymc.logprob.utils import replace_rvs_by_values
+from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
 from pymc.model.core import ValueGradFunction, modelcontext
 from pymc.pytensorf import collect_default_updates, join_nonshared_inputs, rvs_in_graph
 from pymc.pytensorf import compile as compile_graph
@@ -21,19 +32,33 @@ from pymc.util import get_random_generator, get_value_vars_from_user_vars
 from pytensor import In, Out
 from pytensor.compile.mode import Mode
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.gradient import NullTypeGradError
-from pytensor.graph.basic import Variable
+from pytensor.gradient import DisconnectedType, NullTypeGradError, grad
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
 from pytensor.graph.replace import graph_replace
-from pytensor.graph.traversal import ancestors
-from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS
-from pytensor.link.numba.dispatch.basic import numba_njit
+from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.graph.traversal import ancestors, graph_inputs, toposort
+from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
+from pytensor.link.numba.dispatch.basic import (
+    numba_funcify_and_cache_key,
+    numba_njit,
+    register_funcify_and_cache_key,
+)
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
-from pytensor.scalar.basic import Cast
-from pytensor.tensor.basic import Join
-from pytensor.tensor.elemwise import DimShuffle
+from pytensor.scalar.basic import (
+    Cast,
+    Composite,
+    ScalarOp,
+    get_scalar_type,
+)
+from pytensor.tensor.basic import Alloc, Join, get_underlying_scalar_constant_value
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.exceptions import NotScalarConstantError
+from pytensor.tensor.math import Dot
 from pytensor.tensor.random.basic import (
     BernoulliRV,
+    BinomialRV,
     CategoricalRV,
     CauchyRV,
     ExponentialRV,
@@ -41,31 +66,51 @@ from pytensor.tensor.random.basic import (
     GeometricRV,
     GumbelRV,
     HalfNormalRV,
+    InvGammaRV,
     LaplaceRV,
     LogisticRV,
     LogNormalRV,
     MvNormalRV,
+    NegBinomialRV,
     NormalRV,
     ParetoRV,
+    PoissonRV,
     StudentTRV,
+    TriangularRV,
     UniformRV,
 )
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType, random_generator_type
+from pytensor.tensor.shape import SpecifyShape
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 from pytensor.tensor.variable import TensorVariable
 
 __all__ = [
     "CACHED_SRC_FUNCTIONS",
     "NUTS",
     "STEP_METHODS",
+    "AdvancedSubtensor",
+    "Alloc",
+    "Apply",
+    "AsymmetricLaplaceRV",
     "BernoulliRV",
+    "BinomialRV",
     "BlockedStep",
+    "CAReduce",
     "Cast",
     "CategoricalRV",
     "CauchyRV",
+    "CheckParameterValue",
     "Competence",
+    "Composite",
+    "Constant",
     "DimShuffle",
+    "DiracDeltaRV",
+    "DisconnectedType",
+    "DiscreteUniformRV",
     "Distribution",
+    "Dot",
+    "Elemwise",
     "ExponentialRV",
     "FlatRV",
     "FunctionGraph",
@@ -75,24 +120,38 @@ __all__ = [
     "HalfCauchyRV",
     "HalfFlatRV",
     "HalfNormalRV",
+    "HalfStudentTRV",
     "In",
+    "InvGammaRV",
     "Join",
+    "KumaraswamyRV",
     "LaplaceRV",
     "LogNormalRV",
     "LogisticRV",
+    "MixtureRV",
     "Mode",
     "MoyalRV",
     "MvNormalRV",
+    "NegBinomialRV",
     "NormalRV",
+    "NotScalarConstantError",
     "NullTypeGradError",
+    "Op",
     "Out",
     "ParetoRV",
+    "PoissonRV",
     "RandomGeneratorType",
     "RandomVariable",
+    "ScalarOp",
     "SharedVariable",
+    "SkewNormalRV",
+    "SpecifyShape",
     "StepMethodState",
     "StudentTRV",
+    "Subtensor",
     "TensorVariable",
+    "TriangularRV",
+    "TruncatedNormalRV",
     "UniformRV",
     "ValueGradFunction",
     "Variable",
@@ -103,15 +162,25 @@ __all__ = [
     "assign_step_methods",
     "collect_default_updates",
     "compile_graph",
+    "compile_numba_function_src",
     "dataclass_state",
     "get_random_generator",
+    "get_scalar_type",
+    "get_underlying_scalar_constant_value",
     "get_value_vars_from_user_vars",
+    "grad",
+    "graph_inputs",
     "graph_replace",
+    "indices_from_subtensor",
     "join_nonshared_inputs",
     "modelcontext",
     "numba_core_rv_funcify",
+    "numba_funcify_and_cache_key",
     "numba_njit",
     "random_generator_type",
+    "register_funcify_and_cache_key",
     "replace_rvs_by_values",
+    "rewrite_graph",
     "rvs_in_graph",
+    "toposort",
 ]

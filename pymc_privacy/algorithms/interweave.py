@@ -47,6 +47,11 @@ def noncentred_move(rng, q, factor, scale, steps, arguments):
     raise NotImplementedError
 
 
+def statistics(q, *arguments):
+    """Stand for the jitted function from records to sums that the centred density reads."""
+    raise NotImplementedError
+
+
 def base(rng, q, *arguments):
     """Stand for the jitted function from parameters and records to base variates."""
     raise NotImplementedError
@@ -136,25 +141,29 @@ def interwoven_moves(
 ):
     """Move the parameters given the records, then with them.
 
-    ``data`` holds, for each of the four functions of the model, what it reads besides.
-    Returns the parameters, the records, and the mean acceptances of the two moves.
+    ``data`` holds, for each of the five functions of the model, what it reads besides.
+    Returns the parameters, the records, the mean acceptances of the two moves, and by how
+    much the second moved the parameters.
     """
-    q, here = centred_move(rng, q, factor, scale, steps, held + records + data[0])
-    u = base(rng, q, *(held + records + data[1]))
-    arguments = held + u + data[2]
-    q, there = noncentred_move(rng, q, wide_factor, wide_scale, wide_steps, arguments)
-    return q, forward(q, *(held + u + data[3])), here, there
+    totals = statistics(q, *(held + records + data[0]))
+    q, here = centred_move(rng, q, factor, scale, steps, held + records + totals + data[1])
+    u = base(rng, q, *(held + records + data[2]))
+    arguments = held + u + data[3]
+    moved, there = noncentred_move(rng, q, wide_factor, wide_scale, wide_steps, arguments)
+    return moved, forward(moved, *(held + u + data[4])), here, there, moved - q
 
 
 def centred_moves(
     rng, q, held, records, data, factor, scale, steps, wide_factor, wide_scale, wide_steps
 ):
     """Move the parameters given the records alone: these have no form x = T(theta, u)."""
-    q, here = centred_move(rng, q, factor, scale, steps, held + records + data[0])
-    return q, records, here, 0.0
+    totals = statistics(q, *(held + records + data[0]))
+    q, here = centred_move(rng, q, factor, scale, steps, held + records + totals + data[1])
+    return q, records, here, 0.0, np.zeros(q.size)
 
 
 def compile_moves(
+    statistics: Any,
     centred: Any,
     *,
     has_gradient: bool,
@@ -167,7 +176,7 @@ def compile_moves(
 
     Parameters
     ----------
-    centred, base, noncentred, forward
+    statistics, centred, base, noncentred, forward
         The jitted functions of a model; without the last three, only centred moves are made.
     has_gradient
         Whether ``centred`` returns its gradient too.
@@ -176,14 +185,9 @@ def compile_moves(
     """
     template = trajectory if has_gradient else walk
     given_records = bind(template, {"log_density": centred}, label="centred", remember=remember)
+    functions = {"centred_move": given_records, "statistics": statistics}
     if noncentred is None:
-        functions = {"centred_move": given_records}
         return bind(centred_moves, functions, label="centred moves", remember=remember)
     with_records = bind(walk, {"log_density": noncentred}, label="noncentred", remember=remember)
-    functions = {
-        "centred_move": given_records,
-        "noncentred_move": with_records,
-        "base": base,
-        "forward": forward,
-    }
+    functions |= {"noncentred_move": with_records, "base": base, "forward": forward}
     return bind(interwoven_moves, functions, label="interwoven moves", remember=remember)

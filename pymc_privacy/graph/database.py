@@ -102,12 +102,12 @@ def factors_of(model) -> list[TensorVariable]:
     return [*model.basic_RVs, *model.potentials]
 
 
-def density_given_records(
+def factors_given_records(
     model, databases: Sequence[Database], parameters: Sequence[Variable]
-) -> TensorVariable:
-    """Return the log density of parameters given all else, without the constant releases."""
+) -> list[TensorVariable]:
+    """Return the factors of the density of parameters given all else: constant releases cancel."""
     constant = {r for database in databases for r in database.constant_releases(parameters)}
-    return model.logp(vars=[factor for factor in factors_of(model) if factor not in constant])
+    return [factor for factor in factors_of(model) if factor not in constant]
 
 
 def _seen_by(model, factor: TensorVariable) -> set[TensorVariable]:

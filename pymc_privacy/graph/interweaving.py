@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
@@ -18,24 +20,26 @@ from pymc_privacy._compat import (
     Variable,
     ancestors,
     compile_graph,
-    graph_replace,
     join_nonshared_inputs,
 )
 from pymc_privacy.algorithms import interweave
 from pymc_privacy.graph.calls import shared_values
-from pymc_privacy.graph.database import Database, density_given_records, factors_of
-from pymc_privacy.graph.generators import given_others, in_value_coordinates, with_generator
+from pymc_privacy.graph.carrying import carry_records
+from pymc_privacy.graph.database import Database
+from pymc_privacy.graph.densities import density_given_base, density_given_records
+from pymc_privacy.graph.generators import with_generator
 from pymc_privacy.graph.locality import Point
-from pymc_privacy.reparameterise import Reparameterisation, reparameterisation_of
 
 
 @dataclass(frozen=True)
 class ParameterProgram:
     """Compiled functions of the flattened parameters q and of values that are held fixed.
 
-    ``centred(q, *held, *records)`` is log p(parameters, records, …) without the releases,
-    and its gradient if it has one;
-    ``base(rng, q, *held, *records)`` returns the u of each record variable;
+    ``statistics(q, *held, *records)`` returns one vector, of sums over the records that no
+    parameter enters;
+    ``centred(q, *held, *records, statistics)`` is log p(parameters, records, …) without the
+    releases, and its gradient if it has one;
+    ``base(rng, q, *held, *records)`` returns the u of the records, by columns;
     ``noncentred(q, *held, *u)`` is log p(parameters, releases, … | u);
     ``forward(q, *held, *u)`` returns the records (value coordinates) that u stands for.
     The last three are None when some record variable has no known form x = T(parameters, u).
@@ -45,32 +49,31 @@ class ParameterProgram:
     shapes: tuple[tuple[int, ...], ...]
     held: tuple[str, ...]
     records: tuple[str, ...]
-    centred: Any
-    base: Any = None
-    noncentred: Any = None
-    forward: Any = None
+    functions: dict[str, Any]
+    given: dict[str, int]
+    """The number of arguments of each function."""
     has_gradient: bool = True
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Return the number of coordinates of the parameters."""
-        return sum(int(np.prod(shape)) for shape in self.shapes)
+        return sum(math.prod(shape) for shape in self.shapes)
 
     @property
     def interweaves(self) -> bool:
         """Whether parameters can move with the records carried along."""
-        return self.noncentred is not None
+        return "noncentred" in self.functions
 
     def data(self) -> tuple[tuple[np.ndarray, ...], ...]:
         """Return what each function reads besides its arguments: data that can be set anew."""
-        functions = [self.centred, self.base, self.noncentred, self.forward]
-        given = 1 + len(self.held) + len(self.records)
-        counts = [given, given + 1, given, given]
         return tuple(
-            shared_values(function, count)
-            for function, count in zip(functions, counts, strict=True)
-            if function is not None
+            shared_values(function, self.given[name]) for name, function in self.functions.items()
         )
+
+    def centred(self, q: np.ndarray, held: tuple, records: tuple) -> float:
+        """Return the log density of the parameters given the records."""
+        [statistics] = self.functions["statistics"](q, *held, *records)
+        return float(self.functions["centred"](q, *held, *records, statistics)[0])
 
     def flatten(self, point: Point) -> np.ndarray:
         """Return the parameters of a point as one vector."""
@@ -78,12 +81,12 @@ class ParameterProgram:
 
     def unflatten(self, q: np.ndarray) -> Point:
         """Return the parameters of one vector by name."""
-        sizes = [int(np.prod(shape)) for shape in self.shapes]
-        parts = np.split(q, np.cumsum(sizes)[:-1])
-        return {
-            name: part.reshape(shape)
-            for name, part, shape in zip(self.parameters, parts, self.shapes, strict=True)
-        }
+        parts, first = {}, 0
+        for name, shape in zip(self.parameters, self.shapes, strict=True):
+            last = first + math.prod(shape)
+            parts[name] = q[first:last].reshape(shape)
+            first = last
+        return parts
 
 
 def compile_parameters(
@@ -97,54 +100,51 @@ def compile_parameters(
     Without parameters there is nothing to move, and nothing is compiled.
     """
     if not parameters:
-        return ParameterProgram((), (), (), (), None)
+        return ParameterProgram((), (), (), (), {}, {})
     records = [rv for database in databases for rv in database.records]
     values = [model.rvs_to_values[rv] for rv in records]
-    point = model.initial_point(random_seed=0)
-    terms = factors_of(model)
-    centred = density_given_records(model, databases, parameters)
-    graphs = {"centred": [centred, *_gradient(centred, parameters)]}
-    known = [(rv, reparameterisation_of(rv)) for rv in records]
-    forms = {rv: form for rv, form in known if form is not None}
-    u = [pt.tensor(f"u_{rv.name}", dtype="float64", shape=rv.type.shape) for rv in records]
-    if records and len(forms) == len(records):
-        carried = _carried_records(model, records, u, forms)
-        others = model.logp(vars=[term for term in terms if term not in set(records)])
-        moved = dict(zip(values, carried, strict=True))
-        graphs["noncentred"] = [graph_replace(others, moved, strict=False)]
-        graphs["forward"] = carried
-        graphs["base"] = _bases(model, records, forms)
-    everything = [graph for group in graphs.values() for graph in group]
-    above = set(ancestors(everything))
-    held = [v for v in model.value_vars if v in above and v not in {*parameters, *values}]
+    given_records = density_given_records(model, databases, parameters)
+    gradient = _gradient(given_records.density, parameters)
+    graphs = {
+        "statistics": [given_records.statistics],
+        "centred": [given_records.density, *gradient],
+    }
+    arguments = {"statistics": values, "centred": [*values, given_records.totals], "base": values}
+    if carried := carry_records(model, records):
+        graphs["base"] = carried.base
+        graphs["noncentred"] = [density_given_base(model, databases, parameters, carried)]
+        graphs["forward"] = carried.values
+        arguments |= {"noncentred": carried.columns, "forward": carried.columns}
+    return _compiled(model, parameters, values, graphs, arguments, compile_kwargs)
 
-    def compiled(name: str, arguments: Sequence[Variable]) -> Any:
-        if name not in graphs:
-            return None
+
+def _compiled(model, parameters, values, graphs, arguments, compile_kwargs) -> ParameterProgram:
+    point = model.initial_point(random_seed=0)
+    above = set(ancestors([graph for group in graphs.values() for graph in group]))
+    held = [v for v in model.value_vars if v in above and v not in {*parameters, *values}]
+    functions, given = {}, {}
+    for name, outputs in graphs.items():
         outputs, q = join_nonshared_inputs(
-            point=point, inputs=list(parameters), outputs=graphs[name], make_inputs_shared=False
+            point=point, inputs=list(parameters), outputs=outputs, make_inputs_shared=False
         )
         rng, outputs = with_generator(outputs)
-        inputs = [q, *held, *arguments]
-        function = compile_graph(
-            [rng, *inputs] if name == "base" else inputs,
+        inputs = [*([rng] if name == "base" else []), q, *held, *arguments[name]]
+        functions[name] = compile_graph(
+            inputs,
             outputs,
             on_unused_input="ignore",
             # The moves call these functions from jitted code, whatever else the user compiles to.
             **((compile_kwargs or {}) | {"mode": "NUMBA"}),
         )
-        function.trust_input = True
-        return function
-
+        functions[name].trust_input = True
+        given[name] = len(inputs)
     return ParameterProgram(
         parameters=tuple(v.name for v in parameters),
         shapes=tuple(np.shape(point[v.name]) for v in parameters),
         held=tuple(v.name for v in held),
         records=tuple(v.name for v in values),
-        centred=compiled("centred", values),
-        base=compiled("base", values),
-        noncentred=compiled("noncentred", u),
-        forward=compiled("forward", u),
+        functions=functions,
+        given=given,
         has_gradient=len(graphs["centred"]) == 2,
     )
 
@@ -160,12 +160,7 @@ def _gradient(density: TensorVariable, parameters: Sequence[Variable]) -> list[T
 
 def jitted_moves(program: ParameterProgram) -> Any:
     """Compile the parameter moves of a program into a single jitted call."""
-    functions = {
-        name: getattr(program, name)
-        for name in ("centred", "base", "noncentred", "forward")
-        if getattr(program, name) is not None
-    }
-    jitted = {name: function.vm.jit_fn for name, function in functions.items()}
+    jitted = {name: function.vm.jit_fn for name, function in program.functions.items()}
     keys = [CACHED_SRC_FUNCTIONS.get(function.py_func) for function in jitted.values()]
     edition = inspect.getsource(interweave)
 
@@ -178,41 +173,3 @@ def jitted_moves(program: ParameterProgram) -> Any:
         return True
 
     return interweave.compile_moves(has_gradient=program.has_gradient, remember=remember, **jitted)
-
-
-Forms = dict[TensorVariable, Reparameterisation]
-
-
-def _carried_records(
-    model, records: Sequence[TensorVariable], u: Sequence[TensorVariable], forms: Forms
-) -> list[TensorVariable]:
-    """Return each record in value coordinates, as a function of the parameters' values and u."""
-    made: dict[TensorVariable, TensorVariable] = {}
-    carried = []
-    for rv, base in zip(records, u, strict=True):
-        natural = forms[rv].forward(base, *rv.owner.op.dist_params(rv.owner)).astype(rv.dtype)
-        value = in_value_coordinates(model, rv, natural)
-        # A record may be computed from records before it: these are carried as well.
-        natural, value = _substituted([natural, value], made)
-        made[rv] = rv.type.filter_variable(natural)
-        carried.append(value)
-    carried = given_others(model, carried, records)
-    values = [model.rvs_to_values[rv] for rv in records]
-    return [v.type.filter_variable(c) for v, c in zip(values, carried, strict=True)]
-
-
-def _substituted(graphs, replacements):
-    return graph_replace(list(graphs), replacements, strict=False) if replacements else graphs
-
-
-def _bases(model, records: Sequence[TensorVariable], forms: Forms) -> list[TensorVariable]:
-    """Return the u of each record variable, as a function of all values."""
-    graphs = []
-    for rv in records:
-        w = None
-        if forms[rv].needs_uniform:
-            rng = pt.random.shared_rng(seed=None)
-            _, w = pt.random.uniform(size=rv.shape, rng=rng, return_next_rng=True)
-        parameters = rv.owner.op.dist_params(rv.owner)
-        graphs.append(forms[rv].inverse(rv, w, *parameters).astype("float64"))
-    return model.replace_rvs_by_values(graphs)

@@ -17,7 +17,7 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.database import Database, density_given_records, is_release
+from pymc_privacy.graph.database import Database, factors_given_records, is_release
 from pymc_privacy.results import attach_privacy, warn_unless_mixed
 from pymc_privacy.step_methods import Interweave, RecordSweep
 
@@ -110,7 +110,7 @@ def _parameter_density(
     model, databases: Sequence[Database], parameters: Sequence[Variable], compile_kwargs: dict
 ) -> ValueGradFunction:
     """Compile the log density of the parameters given everything else, and its gradient."""
-    density = density_given_records(model, databases, parameters)
+    density = model.logp(vars=factors_given_records(model, databases, parameters))
     point = model.initial_point(random_seed=0)
     above = set(ancestors([density]))
     held = [v for v in model.value_vars if v in above and v not in set(parameters)]

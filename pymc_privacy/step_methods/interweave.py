@@ -120,7 +120,7 @@ class Interweave(BlockedStep):
         size = self._program.size
         default = 2 if self._program.has_gradient else max(8, 3 * size)
         self._centred_steps = default if centred_steps is None else centred_steps
-        default = max(32, 8 * size)
+        default = max(32, 20 * size)
         self._noncentred_steps = default if noncentred_steps is None else noncentred_steps
         self.setup_tuning(0)
 
@@ -157,12 +157,12 @@ class Interweave(BlockedStep):
         if program.size:
             q = program.flatten(point)
             if self.tune:
-                self._learn_curvature(q, held + records)
-            q, records, here, there = self._call_moves(q, held, records)
+                self._learn_curvature(q, held, records)
+            q, records, here, there, shift = self._call_moves(q, held, records)
             point |= program.unflatten(q)
             point |= dict(zip(program.records, records, strict=True))
             if self.tune:
-                self._learn(q, here, there)
+                self._learn(shift, here, there)
         infos = [sweep.step(self.rng, point) for sweep in self._sweeps]
         statistics = {
             "interweave_centred_accept": here,
@@ -189,24 +189,24 @@ class Interweave(BlockedStep):
             self._noncentred_steps,
         )
 
-    def _learn(self, q: np.ndarray, here: float, there: float) -> None:
+    def _learn(self, shift: np.ndarray, here: float, there: float) -> None:
         """Adapt both walks to what has just happened."""
         target = TRAJECTORY_ACCEPT if self._program.has_gradient else WALK_ACCEPT
         self.centred = tuning.rescale(self.centred, here, target)
-        wide = tuning.observe(self.noncentred, q)
+        wide = tuning.observe(self.noncentred, shift)
         wide = tuning.rescale(wide, there, WALK_ACCEPT)
         if wide.iteration in _milestones(self.tune_steps):
             early = wide.iteration <= self.tune_steps // 2
             wide = tuning.learn_factor(wide, forget=early)
         self.noncentred = wide
 
-    def _learn_curvature(self, q: np.ndarray, arguments: tuple) -> None:
+    def _learn_curvature(self, q: np.ndarray, held: tuple, records: tuple) -> None:
         """Take the shape of the centred walk from the curvature, where that is defined."""
         if self.centred.iteration not in _milestones(self.tune_steps):
             return
         lengths = 0.5 * np.linalg.norm(self.centred.factor, axis=1)
         factor = tuning.curvature_factor(
-            lambda q: float(self._program.centred(q, *arguments)[0]), q, lengths
+            lambda q: self._program.centred(q, held, records), q, lengths
         )
         if factor is not None:
             self.centred = self.centred._replace(factor=factor)

@@ -1,0 +1,85 @@
+"""Record variables as functions of the parameters and of base variates, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytensor.tensor as pt
+
+from pymc_privacy._compat import TensorVariable, graph_replace
+from pymc_privacy.graph.generators import given_others, in_value_coordinates
+from pymc_privacy.reparameterise import reparameterisation_of
+
+
+@dataclass(frozen=True)
+class CarriedRecords:
+    """Each record variable as x = T(parameters, u), where u is given by columns."""
+
+    columns: list[TensorVariable]
+    """What holds u: vectors over the records, which a loop reads fastest."""
+    base: list[TensorVariable]
+    """The same columns as functions of parameters and records, by values."""
+    natural: dict[TensorVariable, TensorVariable]
+    """Each record variable as a function of parameters' values and u."""
+    values: list[TensorVariable]
+    """The same in the coordinates of the value variables."""
+    by_value: dict[TensorVariable, TensorVariable]
+    """The same by value variable."""
+
+
+def carry_records(model, records: Sequence[TensorVariable]) -> CarriedRecords | None:
+    """Write all records by base variates, or return None where some cannot be."""
+    known = [reparameterisation_of(rv) for rv in records]
+    forms = [form for form in known if form is not None]
+    if not records or len(forms) < len(records):
+        return None
+    columns, base = [], []
+    natural: dict[TensorVariable, TensorVariable] = {}
+    carried = []
+    for rv, form in zip(records, forms, strict=True):
+        u, ours = _split(rv, f"u_{rv.name}")
+        columns += ours
+        base += _base_columns(rv, form, len(ours))
+        parameters = rv.owner.op.dist_params(rv.owner)
+        made = form.forward(u, *parameters).astype(rv.dtype)
+        value = in_value_coordinates(model, rv, made)
+        # A record may be computed from records before it: these are carried as well.
+        made, value = (
+            graph_replace([made, value], natural, strict=False) if natural else (made, value)
+        )
+        natural[rv] = rv.type.filter_variable(made)
+        carried.append(value)
+    graphs = given_others(model, [*natural.values(), *carried], records)
+    values = [model.rvs_to_values[rv] for rv in records]
+    carried = [
+        v.type.filter_variable(c) for v, c in zip(values, graphs[len(records) :], strict=True)
+    ]
+    return CarriedRecords(
+        columns=columns,
+        base=model.replace_rvs_by_values(base),
+        natural=dict(zip(records, graphs, strict=False)),
+        values=carried,
+        by_value=dict(zip(values, carried, strict=True)),
+    )
+
+
+def _split(rv: TensorVariable, name: str) -> tuple[TensorVariable, list[TensorVariable]]:
+    """Return u in the shape of the records, and the variables it is put together from."""
+    width = rv.type.shape[-1]
+    if rv.ndim != 2 or width is None:
+        u = pt.tensor(name, dtype="float64", shape=rv.type.shape)
+        return u, [u]
+    columns = [
+        pt.tensor(f"{name}_{k}", dtype="float64", shape=rv.type.shape[:1]) for k in range(width)
+    ]
+    return pt.stack(columns, axis=1), columns
+
+
+def _base_columns(rv: TensorVariable, form, width: int) -> list[TensorVariable]:
+    w = None
+    if form.needs_uniform:
+        rng = pt.random.shared_rng(seed=None)
+        _, w = pt.random.uniform(size=rv.shape, rng=rng, return_next_rng=True)
+    u = form.inverse(rv, w, *rv.owner.op.dist_params(rv.owner)).astype("float64")
+    return [u] if rv.ndim != 2 or rv.type.shape[-1] is None else [u[:, k] for k in range(width)]

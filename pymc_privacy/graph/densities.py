@@ -1,0 +1,148 @@
+"""Log densities of the parameters: given the records, and given what those are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, NamedTuple
+
+import pytensor.tensor as pt
+
+from pymc_privacy._compat import TensorVariable, Variable, graph_replace
+from pymc_privacy.graph.carrying import CarriedRecords
+from pymc_privacy.graph.columns import columns
+from pymc_privacy.graph.database import (
+    Database,
+    contributions_of,
+    factors_given_records,
+    factors_of,
+)
+from pymc_privacy.graph.generators import given_others
+from pymc_privacy.graph.row_densities import row_density
+from pymc_privacy.graph.row_sums import row_sums
+from pymc_privacy.graph.rows import NotByRows, RowExpressions, simplified
+from pymc_privacy.graph.sufficient import NotSufficient, sufficient
+
+
+class CentredDensity(NamedTuple):
+    """The density of parameters given the records, in two stages."""
+
+    statistics: TensorVariable
+    """A vector of sums over the records, perhaps empty, that no parameter enters."""
+    totals: TensorVariable
+    """Stands for the values of these sums."""
+    density: TensorVariable
+    """A function of the parameters, of the totals, and of the records if these do not do."""
+
+
+def density_given_records(
+    model,
+    databases: Sequence[Database],
+    parameters: Sequence[Variable],
+    *,
+    use_statistics: bool = True,
+) -> CentredDensity:
+    """Return the log density of parameters given all else, without the constant releases."""
+    terms = _terms(model, factors_given_records(model, databases, parameters))
+    totals = pt.vector("totals")
+    density = pt.constant(0.0)
+    statistics: list[TensorVariable] = []
+    for database in databases:
+        leaves = [model.rvs_to_values[rv] for rv in database.records]
+        rows = RowExpressions(leaves, parameters)
+        ours = [term for term in terms if rows.depends_on_records(term)]
+        terms = [term for term in terms if term not in set(ours)]
+        written, whole = _written_out(rows, simplified(ours))
+        try:
+            if not use_statistics:
+                raise NotSufficient
+            split = sufficient(written.values(), rows)
+            density += split.density(totals[len(statistics) :])
+            statistics += split.statistics
+        except NotSufficient:
+            density += _loop(written, rows)
+        density = reduce(pt.add, [term.sum() for term in whole], density)
+    density = reduce(pt.add, [term.sum() for term in terms], density)
+    vector = pt.stack(statistics) if statistics else pt.zeros(0)
+    return CentredDensity(vector.astype("float64"), totals, density)
+
+
+def density_given_base(
+    model,
+    databases: Sequence[Database],
+    parameters: Sequence[Variable],
+    carried: CarriedRecords,
+) -> TensorVariable:
+    """Return the log density of parameters given base variates, records following from both."""
+    records = {rv for database in databases for rv in database.records}
+    releases = {r for database in databases for r in database.releases}
+    factors = [f for f in factors_of(model) if f not in records | releases]
+    density = pt.constant(0.0)
+    for term in _terms(model, factors):
+        rows = RowExpressions(carried.columns, parameters)
+        density += _summed(graph_replace(term, carried.by_value, strict=False), rows)
+    for database in databases:
+        rows = RowExpressions(carried.columns, parameters)
+        for release in database.releases:
+            moved = graph_replace(contributions_of(release), carried.natural, strict=False)
+            [moved] = given_others(model, [moved], [])
+            statistic = _column_sums(moved, rows)
+            value = model.rvs_to_values[release]
+            mechanism = release.owner.op.mechanism
+            density += pt.as_tensor(mechanism.log_density(value, statistic)).sum()
+    return density
+
+
+def _column_sums(contributions: TensorVariable, rows: RowExpressions) -> TensorVariable:
+    """Return the total over records, shape () or (d,)."""
+    parts = simplified([column.astype("float64") for column in columns(contributions)])
+    try:
+        sums = row_sums([rows.of(part) for part in parts], rows)
+    except NotByRows:
+        sums = [part.sum() for part in parts]
+    return sums[0] if contributions.ndim == 1 else pt.stack(sums)
+
+
+Written = dict[TensorVariable, Any]
+
+
+def _written_out(
+    rows: RowExpressions, terms: Sequence[TensorVariable]
+) -> tuple[Written, list[TensorVariable]]:
+    """Return one record's expression of each term, and the terms that have none."""
+    written, whole = {}, []
+    for term in terms:
+        try:
+            written[term] = rows.of(term)
+        except NotByRows:
+            whole.append(term)
+    return written, whole
+
+
+def _loop(written: Written, rows: RowExpressions) -> TensorVariable:
+    """Return the sum of all terms over all records."""
+    if not written:
+        return pt.constant(0.0)
+    try:
+        [total] = row_sums([reduce(lambda a, b: a + b, written.values())], rows)
+    except NotByRows:
+        return reduce(pt.add, [term.sum() for term in written])
+    return total
+
+
+def _summed(term: TensorVariable, rows: RowExpressions) -> TensorVariable:
+    if not rows.depends_on_records(term):
+        return term.sum()
+    written, whole = _written_out(rows, simplified([term]))
+    return reduce(pt.add, [part.sum() for part in whole], _loop(written, rows))
+
+
+def _terms(model, factors: Sequence[TensorVariable]) -> list[TensorVariable]:
+    """Return the log density of each factor, one number per record where it has records."""
+    if not factors:
+        return []
+    terms = model.logp(vars=list(factors), sum=False)
+    return [
+        term if (written := row_density(model, factor)) is None else written
+        for factor, term in zip(factors, terms, strict=True)
+    ]

@@ -1,0 +1,57 @@
+"""Log densities of records that PyMC writes with matrices, written out by coordinates."""
+
+from __future__ import annotations
+
+import math
+from functools import singledispatch
+from typing import Any
+
+import pytensor.tensor as pt
+
+from pymc_privacy._compat import CategoricalRV, MvNormalRV, TensorVariable
+from pymc_privacy.distributions.marking import is_marked
+from pymc_privacy.graph.rows import MOST_UNROLLED
+from pymc_privacy.reparameterise import reparameterisation_of
+
+
+def row_density(model, factor: TensorVariable) -> TensorVariable | None:
+    """Return the log density of records, one number each, where PyMC's own is not elementwise.
+
+    Parameters outside their domain are not looked for: a model is checked where it starts.
+    """
+    if not is_marked(factor) or model.rvs_to_transforms[factor] is not None:
+        return None
+    node = factor.owner
+    written = _row_density(node.op, factor, *getattr(node.op, "dist_params", lambda _: ())(node))
+    return None if written is None else model.replace_rvs_by_values([written])[0]
+
+
+@singledispatch
+def _row_density(op: Any, record: TensorVariable, *parameters: TensorVariable):
+    return None
+
+
+@_row_density.register(MvNormalRV)
+def _normal_vector(op, record, mu, covariance):
+    """With z = L⁻¹ (x - mu), return -|z|² / 2 - log det L - (d / 2) log 2 pi."""
+    form = reparameterisation_of(record)
+    if form is None or record.ndim != 2:
+        return None
+    z = form.inverse(record, None, mu, covariance)
+    while covariance.ndim > 2:
+        covariance = covariance[0]
+    width = covariance.type.shape[-1]
+    factor = pt.linalg.cholesky(covariance)
+    log_det = sum(pt.log(factor[j, j]) for j in range(width))
+    return -0.5 * (z**2).sum(axis=-1) - log_det - 0.5 * width * math.log(2 * math.pi)
+
+
+@_row_density.register(CategoricalRV)
+def _category(op, record, p):
+    cells = p.type.shape[-1]
+    if cells is None or cells > MOST_UNROLLED or record.ndim > 2:
+        return None
+    density = pt.constant(-math.inf)
+    for k in range(cells):
+        density = pt.switch(pt.eq(record, k), pt.log(p[..., k]), density)
+    return density
