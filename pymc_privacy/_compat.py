@@ -30,6 +30,7 @@ from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 from pytensor import In, Out
+from pytensor import scalar as ps
 from pytensor.compile.mode import Mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import DisconnectedType, NullTypeGradError, grad
@@ -177,6 +178,7 @@ __all__ = [
     "numba_core_rv_funcify",
     "numba_funcify_and_cache_key",
     "numba_njit",
+    "ps",
     "random_generator_type",
     "register_funcify_and_cache_key",
     "replace_rvs_by_values",

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.scalar import float64, identity
 
 from pymc_privacy._compat import (
     Apply,
@@ -27,6 +26,7 @@ from pymc_privacy._compat import (
     graph_inputs,
     numba_funcify_and_cache_key,
     numba_njit,
+    ps,
     register_funcify_and_cache_key,
 )
 from pymc_privacy.graph.rows import NotByRows, RowExpressions
@@ -112,8 +112,8 @@ def row_sums(expressions: Sequence[Any], rows: RowExpressions) -> list[TensorVar
 def _as_float(scalar: Any) -> Any:
     """Return an expression of type float64, never an input itself, which has no expression."""
     if scalar.dtype != "float64":
-        return Cast(float64)(scalar)
-    return identity(scalar) if scalar.owner is None else scalar
+        return Cast(ps.float64)(scalar)
+    return ps.identity(scalar) if scalar.owner is None else scalar
 
 
 @register_funcify_and_cache_key(RowSums)

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from functools import reduce, singledispatchmethod
 from typing import Any
 
-import pytensor.scalar as ps
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
@@ -34,6 +33,7 @@ from pymc_privacy._compat import (
     get_scalar_type,
     get_underlying_scalar_constant_value,
     indices_from_subtensor,
+    ps,
     rewrite_graph,
 )
 

@@ -16,10 +16,9 @@ from functools import reduce, singledispatch
 from itertools import product
 from typing import Any, NamedTuple
 
-import pytensor.scalar as ps
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import Constant, Elemwise, TensorVariable, ancestors, toposort
+from pymc_privacy._compat import Constant, Elemwise, TensorVariable, ancestors, ps, toposort
 from pymc_privacy.graph.rows import RowExpressions
 
 MOST_TERMS = 100
