@@ -19,6 +19,7 @@ from pymc.distributions.distribution import (
     _support_point,
 )
 from pymc.distributions.mixture import MixtureRV
+from pymc.distributions.shape_utils import change_dist_size
 from pymc.logprob.abstract import _logprob
 from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
 from pymc.model.core import ValueGradFunction, modelcontext
@@ -37,7 +38,7 @@ from pytensor.gradient import DisconnectedType, NullTypeGradError, grad
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
-from pytensor.graph.replace import graph_replace
+from pytensor.graph.replace import clone_replace, graph_replace
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
@@ -161,6 +162,8 @@ __all__ = [
     "_support_point",
     "ancestors",
     "assign_step_methods",
+    "change_dist_size",
+    "clone_replace",
     "collect_default_updates",
     "compile_graph",
     "compile_numba_function_src",

@@ -17,6 +17,7 @@ from pymc_privacy._compat import (
     random_generator_type,
     replace_rvs_by_values,
 )
+from pymc_privacy.graph.native_draws import write_out_draws
 
 
 def in_value_coordinates(
@@ -51,6 +52,7 @@ def with_generator(outputs: Sequence[TensorVariable]) -> tuple[Variable, list[Te
     """
     graph = FunctionGraph(outputs=list(outputs), clone=True, copy_inputs=False)
     _factorise_once(graph)
+    write_out_draws(graph)
     rng = random_generator_type("rng")
     state: Variable = rng
     for shared in _generators_in_order(graph):

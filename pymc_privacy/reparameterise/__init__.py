@@ -1,10 +1,15 @@
 """Non-centred forms of record distributions, one family per file."""
 
 from pymc_privacy.reparameterise import (  # noqa: F401  (importing a family registers it)
+    counts,
     discrete,
+    fixed_shape,
+    intervals,
     location_scale,
+    mixtures,
     multivariate,
     powers,
+    two_sided,
 )
 from pymc_privacy.reparameterise.base import (
     Reparameterisation,

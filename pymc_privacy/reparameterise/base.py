@@ -31,6 +31,18 @@ class Reparameterisation(NamedTuple):
     inverse: Callable[..., TensorVariable]
     needs_uniform: bool = False
     """Whether several u give the same x, as for discrete records."""
+    base_width: int | None = None
+    """How many columns u has for each number of the record, if it is not one number itself.
+
+    ``forward`` then takes, and ``inverse`` returns, a u of shape (*record shape, base_width),
+    and the w that ``inverse`` takes has that shape as well.
+    """
+
+
+UNMOVED = Reparameterisation(
+    forward=lambda u, *parameters: u,
+    inverse=lambda x, w, *parameters: x,
+)
 
 
 @singledispatch
@@ -44,7 +56,10 @@ def reparameterisation_of(variable: TensorVariable) -> Reparameterisation | None
     op = variable.owner.op
     if not hasattr(op, "dist_params"):
         return None
-    return reparameterise(op, *op.dist_params(variable.owner))
+    parameters = op.dist_params(variable.owner)
+    form = reparameterise(op, *parameters)
+    # A law without random parameters knows none: x is its own u, whatever the family.
+    return UNMOVED if form is None and not any(map(is_random, parameters)) else form
 
 
 def is_random(parameter: TensorVariable) -> bool:

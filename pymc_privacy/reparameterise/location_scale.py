@@ -7,7 +7,6 @@ import pytensor.tensor as pt
 from pymc_privacy._compat import (
     CauchyRV,
     ExponentialRV,
-    GammaRV,
     GumbelRV,
     HalfCauchyRV,
     HalfNormalRV,
@@ -16,10 +15,9 @@ from pymc_privacy._compat import (
     LogNormalRV,
     MoyalRV,
     NormalRV,
-    StudentTRV,
     UniformRV,
 )
-from pymc_privacy.reparameterise.base import Reparameterisation, is_random, reparameterise
+from pymc_privacy.reparameterise.base import Reparameterisation, reparameterise
 
 
 @reparameterise.register(NormalRV)
@@ -58,27 +56,4 @@ def _interval(op, lower, upper):
     return Reparameterisation(
         forward=lambda u, lower, upper: lower + (upper - lower) * u,
         inverse=lambda x, w, lower, upper: (x - lower) / (upper - lower),
-    )
-
-
-@reparameterise.register(StudentTRV)
-def _student(op, df, loc, scale):
-    # The standardised draw follows a t law whose degrees of freedom must not move.
-    if is_random(df):
-        return None
-    return Reparameterisation(
-        forward=lambda u, df, loc, scale: loc + scale * u,
-        inverse=lambda x, w, df, loc, scale: (x - loc) / scale,
-    )
-
-
-@reparameterise.register(GammaRV)
-def _gamma_of_fixed_shape(op, shape, scale):
-    # A moving shape would need the inverse of the incomplete gamma function for every
-    # record, which costs more than it gains.
-    if is_random(shape):
-        return None
-    return Reparameterisation(
-        forward=lambda u, shape, scale: scale * u,
-        inverse=lambda x, w, shape, scale: x / scale,
     )

@@ -7,19 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from pymc_privacy._compat import TensorVariable, ancestors
-from pymc_privacy.reparameterise.base import reparameterisation_of
 
-MOST_PARAMETERS = 20
+MOST_PARAMETERS = 200
 
 
 def movable_parameters(model, records: Sequence[TensorVariable]) -> list[TensorVariable]:
-    """Return the continuous parameters of records that can be carried along, or nothing.
+    """Return the continuous parameters of records, or nothing when there are too many.
 
-    Nothing, when some record has no known form x = T(parameters, u), or when there are more
-    parameters than a random walk can move well.
+    All moves share one covariance, which many draws are needed to learn.
     """
-    if not all(reparameterisation_of(rv) for rv in records):
-        return []
     above = set(ancestors(records))
     found = [
         rv

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import MvNormalRV
+from pymc_privacy._compat import MvNormalRV, TensorVariable
 from pymc_privacy.reparameterise.base import Reparameterisation, reparameterise
 
 _UNROLLED = 6
@@ -20,23 +20,34 @@ def _normal_vector(op, mu, covariance):
     return Reparameterisation(forward=_forward, inverse=_inverse)
 
 
-def _factor(covariance):
+def factor_of(covariance: TensorVariable) -> list[list[TensorVariable]]:
+    """Return the rows of the Cholesky factor, each up to its diagonal, as scalars.
+
+    Written out, few coordinates cost less than one call into a library.
+    """
     while covariance.ndim > 2:
         covariance = covariance[0]
-    return pt.linalg.cholesky(covariance), covariance.type.shape[-1]
+    rows: list[list[TensorVariable]] = []
+    for j in range(covariance.type.shape[-1]):
+        row: list[TensorVariable] = []
+        for k in range(j):
+            known = sum((row[i] * rows[k][i] for i in range(k)), start=0.0)
+            row.append((covariance[j, k] - known) / rows[k][k])
+        row.append(pt.sqrt(covariance[j, j] - sum((part**2 for part in row), start=0.0)))
+        rows.append(row)
+    return rows
 
 
 def _forward(z, mu, covariance):
-    factor, width = _factor(covariance)
-    rows = [sum(factor[j, k] * z[..., k] for k in range(j + 1)) for j in range(width)]
+    factor = factor_of(covariance)
+    rows = [sum(part * z[..., k] for k, part in enumerate(row)) for row in factor]
     return mu + pt.stack(rows, axis=-1)
 
 
 def _inverse(x, w, mu, covariance):
-    factor, width = _factor(covariance)
     centred = x - mu
     z = []
-    for j in range(width):
-        known = sum((factor[j, k] * z[k] for k in range(j)), start=0.0)
-        z.append((centred[..., j] - known) / factor[j, j])
+    for j, row in enumerate(factor_of(covariance)):
+        known = sum((part * z[k] for k, part in enumerate(row[:-1])), start=0.0)
+        z.append((centred[..., j] - known) / row[-1])
     return pt.stack(z, axis=-1)

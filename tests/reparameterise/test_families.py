@@ -1,9 +1,14 @@
 """x = T(parameters, u): there and back again, and the law after the parameters have moved."""
 
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pytensor import function
 from pytensor.compile.mode import Mode
 from scipy import stats
 
@@ -13,71 +18,151 @@ from tests.stochastic import FALSE_ALARM, assert_mean, seed_of
 SIZE = 20_000
 PLAIN = Mode(linker="py", optimizer="fast_compile")
 
+
+def of(family, **fixed):
+    """Return the family with some parameters fixed, by position of the others."""
+
+    def make(*parameters, **kwargs):
+        return family.dist(**fixed, **dict(zip(MOVING[family], parameters, strict=True)), **kwargs)
+
+    return make
+
+
+MOVING = {
+    pm.StudentT: ("mu", "sigma"),
+    pm.Gamma: ("beta",),
+    pm.InverseGamma: ("beta",),
+    pm.HalfStudentT: ("sigma",),
+    pm.SkewNormal: ("mu", "sigma"),
+    pm.TruncatedNormal: ("mu", "sigma", "lower", "upper"),
+    pm.AsymmetricLaplace: ("kappa", "mu", "b"),
+    pm.Binomial: ("p",),
+    pm.NegativeBinomial: ("mu", "alpha"),
+}
+
+
+class Family(NamedTuple):
+    """A law, two of its parameters, and SciPy's distribution of those parameters."""
+
+    make: Any
+    here: tuple
+    there: tuple
+    exact: Callable[..., Any]
+
+
+def kumaraswamy(a, b):
+    return SimpleNamespace(cdf=lambda x: 1 - (1 - x**a) ** b)
+
+
+def half_student(sigma):
+    return SimpleNamespace(cdf=lambda x: 2 * stats.t.cdf(x / sigma, 3) - 1)
+
+
+def truncated_normal(mu, sigma, lower, upper):
+    return stats.truncnorm((lower - mu) / sigma, (upper - mu) / sigma, mu, sigma)
+
+
 CONTINUOUS = {
-    "Normal": (pm.Normal, (0.5, 2.0), (-1.0, 0.7)),
-    "Laplace": (pm.Laplace, (0.5, 2.0), (-1.0, 0.7)),
-    "Logistic": (pm.Logistic, (0.5, 2.0), (-1.0, 0.7)),
-    "Cauchy": (pm.Cauchy, (0.5, 2.0), (-1.0, 0.7)),
-    "Gumbel": (pm.Gumbel, (0.5, 2.0), (-1.0, 0.7)),
-    "Moyal": (pm.Moyal, (0.5, 2.0), (-1.0, 0.7)),
-    "LogNormal": (pm.LogNormal, (0.5, 0.8), (-1.0, 0.3)),
-    "HalfNormal": (pm.HalfNormal, (2.0,), (0.7,)),
-    "HalfCauchy": (pm.HalfCauchy, (2.0,), (0.7,)),
-    "Exponential": (pm.Exponential, (2.0,), (0.7,)),
-    "Uniform": (pm.Uniform, (-1.0, 2.0), (0.5, 9.0)),
-    "Weibull": (pm.Weibull, (1.5, 2.0), (0.8, 3.0)),
-    "Pareto": (pm.Pareto, (3.0, 1.0), (1.5, 2.0)),
-    "StudentT with fixed nu": (
-        lambda *args, **kw: pm.StudentT.dist(nu=4, mu=args[0], sigma=args[1], **kw),
-        (0.5, 2.0),
-        (-1.0, 0.7),
+    "Normal": Family(pm.Normal, (0.5, 2.0), (-1.0, 0.7), stats.norm),
+    "Laplace": Family(pm.Laplace, (0.5, 2.0), (-1.0, 0.7), stats.laplace),
+    "Logistic": Family(pm.Logistic, (0.5, 2.0), (-1.0, 0.7), stats.logistic),
+    "Cauchy": Family(pm.Cauchy, (0.5, 2.0), (-1.0, 0.7), stats.cauchy),
+    "Gumbel": Family(pm.Gumbel, (0.5, 2.0), (-1.0, 0.7), stats.gumbel_r),
+    "Moyal": Family(pm.Moyal, (0.5, 2.0), (-1.0, 0.7), stats.moyal),
+    "LogNormal": Family(
+        pm.LogNormal, (0.5, 0.8), (-1.0, 0.3), lambda m, s: stats.lognorm(s, scale=np.exp(m))
     ),
-    "Gamma with fixed alpha": (
-        lambda *args, **kw: pm.Gamma.dist(alpha=2.5, beta=args[0], **kw),
-        (2.0,),
-        (0.7,),
+    "HalfNormal": Family(pm.HalfNormal, (2.0,), (0.7,), lambda s: stats.halfnorm(scale=s)),
+    "HalfCauchy": Family(pm.HalfCauchy, (2.0,), (0.7,), lambda s: stats.halfcauchy(scale=s)),
+    "Exponential": Family(pm.Exponential, (2.0,), (0.7,), lambda r: stats.expon(scale=1 / r)),
+    "Uniform": Family(
+        pm.Uniform, (-1.0, 2.0), (0.5, 9.0), lambda low, high: stats.uniform(low, high - low)
+    ),
+    "Weibull": Family(
+        pm.Weibull, (1.5, 2.0), (0.8, 3.0), lambda a, b: stats.weibull_min(a, scale=b)
+    ),
+    "Pareto": Family(pm.Pareto, (3.0, 1.0), (1.5, 2.0), lambda a, m: stats.pareto(a, scale=m)),
+    "Kumaraswamy": Family(pm.Kumaraswamy, (2.0, 3.0), (0.6, 1.5), kumaraswamy),
+    "Triangular": Family(
+        lambda *args, **kw: pm.Triangular.dist(*args, **kw),
+        (0.0, 3.0, 1.0),
+        (-1.0, 2.0, 1.5),
+        lambda low, high, c: stats.triang((c - low) / (high - low), low, high - low),
+    ),
+    "TruncatedNormal": Family(
+        of(pm.TruncatedNormal), (0.5, 2.0, -1.0, 2.0), (-1.0, 0.7, -2.0, 1.0), truncated_normal
+    ),
+    "TruncatedNormal far from its mean": Family(
+        of(pm.TruncatedNormal), (-5.0, 1.0, 4.0, np.inf), (20.0, 2.0, -1.0, 2.0), truncated_normal
+    ),
+    "TruncatedNormal on one side": Family(
+        of(pm.TruncatedNormal), (0.0, 1.0, -0.5, np.inf), (1.0, 2.0, -np.inf, 3.0), truncated_normal
+    ),
+    "AsymmetricLaplace": Family(
+        of(pm.AsymmetricLaplace),
+        (0.5, 1.0, 2.0),
+        (2.0, 0.0, 0.7),
+        lambda kappa, mu, b: stats.laplace_asymmetric(kappa, mu, 1 / b),
+    ),
+    "StudentT with fixed nu": Family(
+        of(pm.StudentT, nu=4), (0.5, 2.0), (-1.0, 0.7), lambda m, s: stats.t(4, m, s)
+    ),
+    "SkewNormal with fixed alpha": Family(
+        of(pm.SkewNormal, alpha=3), (0.5, 2.0), (-1.0, 0.7), lambda m, s: stats.skewnorm(3, m, s)
+    ),
+    "HalfStudentT with fixed nu": Family(of(pm.HalfStudentT, nu=3), (2.0,), (0.7,), half_student),
+    "Gamma with fixed alpha": Family(
+        of(pm.Gamma, alpha=2.5), (2.0,), (0.7,), lambda b: stats.gamma(2.5, scale=1 / b)
+    ),
+    "InverseGamma with fixed alpha": Family(
+        of(pm.InverseGamma, alpha=2.5), (2.0,), (0.7,), lambda b: stats.invgamma(2.5, scale=b)
     ),
 }
 DISCRETE = {
-    "Bernoulli": (pm.Bernoulli, (0.3,), (0.8,)),
-    "Geometric": (pm.Geometric, (0.3,), (0.6,)),
+    "Bernoulli": Family(pm.Bernoulli, (0.3,), (0.8,), stats.bernoulli),
+    "Geometric": Family(pm.Geometric, (0.3,), (0.6,), stats.geom),
+    "Poisson": Family(pm.Poisson, (3.0,), (5.5,), stats.poisson),
+    "Poisson of many": Family(pm.Poisson, (300.0,), (330.0,), stats.poisson),
+    "Binomial": Family(of(pm.Binomial, n=12), (0.3,), (0.8,), lambda p: stats.binom(12, p)),
+    "NegativeBinomial": Family(
+        of(pm.NegativeBinomial),
+        (4.0, 2.0),
+        (9.0, 0.7),
+        lambda mu, alpha: stats.nbinom(alpha, alpha / (alpha + mu)),
+    ),
+    "DiscreteUniform": Family(
+        pm.DiscreteUniform, (0.0, 6.0), (-2.0, 7.0), lambda a, b: stats.randint(a, b + 1)
+    ),
 }
 
 
-def written(family, values):
-    """Return the law with symbolic parameters, and its form."""
-    parameters = [pt.dscalar() for _ in values]
-    make = getattr(family, "dist", family)
-    variable = make(*parameters, shape=SIZE)
-    return parameters, variable, reparameterisation_of(variable)
+class Carried:
+    """A family with symbolic parameters, to be drawn at some and carried to others."""
 
+    def __init__(self, family: Family):
+        self.parameters = [pt.dscalar() for _ in family.here]
+        make = getattr(family.make, "dist", family.make)
+        self.variable = make(*self.parameters, shape=SIZE)
+        form = reparameterisation_of(self.variable)
+        assert form is not None
+        value, w, u = self.variable.type("value"), pt.vector("w"), pt.vector("u")
+        arguments = self.variable.owner.op.dist_params(self.variable.owner)
+        options = {"mode": PLAIN, "on_unused_input": "ignore"}
+        self._inverse = function(
+            [value, w, *self.parameters], form.inverse(value, w, *arguments), **options
+        )
+        self._forward = function([u, *self.parameters], form.forward(u, *arguments), **options)
 
-def drawn(variable, parameters, values, seed):
-    given = list(zip(parameters, map(np.float64, values), strict=True))
-    return pm.draw(variable, random_seed=seed, mode=PLAIN, givens=given)
+    def draw(self, rng, at):
+        given = list(zip(self.parameters, map(np.float64, at), strict=True))
+        seed = int(rng.integers(2**32))
+        return pm.draw(self.variable, random_seed=seed, mode=PLAIN, givens=given)
 
+    def base(self, rng, x, at):
+        return self._inverse(x, rng.random(SIZE), *at)
 
-def carry(rng, family, here, there):
-    """Draw x at one parameter, and carry it to another; return x, and where it arrives."""
-    parameters, variable, form = written(family, here)
-    assert form is not None
-    seed = int(rng.integers(2**32))
-    x = pm.draw(
-        variable,
-        random_seed=seed,
-        mode=PLAIN,
-        givens=list(zip(parameters, map(np.float64, here), strict=True)),
-    )
-    value, w, u = pt.vector("value", dtype=x.dtype), pt.vector("w"), pt.vector("u")
-    arguments = variable.owner.op.dist_params(variable.owner)
-    inverse = form.inverse(value, w, *arguments)
-    forward = form.forward(u, *arguments)
-    given = {p: np.float64(v) for p, v in zip(parameters, here, strict=True)}
-    uniform = rng.random(SIZE)
-    base = inverse.eval({value: x, w: uniform, **given}, on_unused_input="ignore")
-    back = forward.eval({u: base, **given})
-    moved = {p: np.float64(v) for p, v in zip(parameters, there, strict=True)}
-    return x, base, back, forward.eval({u: base, **moved})
+    def forward(self, u, at):
+        return self._forward(u, *at)
 
 
 @pytest.fixture
@@ -87,30 +172,31 @@ def rng(request):
 
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_continuous_records_come_back_and_arrive_with_the_law_of_their_new_parameters(name, rng):
-    family, here, there = CONTINUOUS[name]
-    x, _, back, arrived = carry(rng, family, here, there)
-    np.testing.assert_allclose(back, x, rtol=1e-9)
-    parameters, variable, _ = written(family, there)
-    seed = int(rng.integers(2**32))
-    fresh = pm.draw(
-        variable,
-        random_seed=seed,
-        mode=PLAIN,
-        givens=list(zip(parameters, map(np.float64, there), strict=True)),
-    )
-    assert stats.ks_2samp(arrived, fresh).pvalue > FALSE_ALARM
-    assert stats.ks_2samp(x, fresh).pvalue < FALSE_ALARM, "the two parameters are far enough apart"
+    _, here, there, exact = family = CONTINUOUS[name]
+    carried = Carried(family)
+    x = carried.draw(rng, here)
+    base = carried.base(rng, x, here)
+    np.testing.assert_allclose(carried.forward(base, here), x, rtol=1e-9)
+    assert stats.kstest(carried.forward(base, there), exact(*there).cdf).pvalue > FALSE_ALARM
+    assert stats.kstest(x, exact(*there).cdf).pvalue < FALSE_ALARM, "the parameters are far apart"
+    other = carried.base(rng, carried.draw(rng, there), there)
+    assert stats.ks_2samp(base, other).pvalue > FALSE_ALARM, "u knows its parameters"
 
 
 @pytest.mark.parametrize("name", DISCRETE)
 def test_discrete_records_come_back_and_arrive_with_the_law_of_their_new_parameters(name, rng):
-    family, here, there = DISCRETE[name]
-    x, base, back, arrived = carry(rng, family, here, there)
-    np.testing.assert_array_equal(back, x)
-    assert stats.kstest(base, "uniform").pvalue > FALSE_ALARM
-    law = {"Bernoulli": stats.bernoulli, "Geometric": stats.geom}[name](*there)
-    for k in range(1, 4):
-        assert_mean(arrived <= k - 1, float(law.cdf(k - 1)), what=f"P(x <= {k - 1})")
+    _, here, there, exact = family = DISCRETE[name]
+    carried = Carried(family)
+    x = carried.draw(rng, here)
+    base = carried.base(rng, x, here)
+    np.testing.assert_array_equal(carried.forward(base, here), x)
+    # The upper half of a uniform may be written by its distance from 1.
+    assert stats.kstest(np.where(base < 0, 1 + base, base), "uniform").pvalue > FALSE_ALARM
+    other = carried.base(rng, carried.draw(rng, there), there)
+    assert stats.ks_2samp(base, other).pvalue > FALSE_ALARM, "u knows its parameters"
+    arrived, law = carried.forward(base, there), exact(*there)
+    for k in np.unique(law.ppf([0.1, 0.3, 0.5, 0.7, 0.9])):
+        assert_mean(arrived <= k, float(law.cdf(k)), what=f"P(x <= {k})")
 
 
 def test_categorical_records(rng):
@@ -156,25 +242,57 @@ def test_normal_vectors(rng):
 @pytest.mark.parametrize(
     "variable",
     [
-        pm.Poisson.dist(pm.Gamma.dist(1, 1), shape=5),
         pm.Beta.dist(pm.Gamma.dist(1, 1), 1.0, shape=5),
         pm.Gamma.dist(pm.Gamma.dist(1, 1), 1.0, shape=5),
+        pm.InverseGamma.dist(pm.Gamma.dist(1, 1), 1.0, shape=5),
+        pm.ChiSquared.dist(pm.Gamma.dist(1, 1), shape=5),
+        pm.Dirichlet.dist(pm.Gamma.dist(1, 1, shape=3), shape=(5, 3)),
+        pm.Wald.dist(pm.Gamma.dist(1, 1), 1.0, shape=5),
+        pm.VonMises.dist(0.0, pm.Gamma.dist(1, 1), shape=5),
         pm.StudentT.dist(nu=pm.Gamma.dist(1, 1), mu=0, sigma=1, shape=5),
+        pm.HalfStudentT.dist(nu=pm.Gamma.dist(1, 1), sigma=1, shape=5),
+        pm.SkewNormal.dist(mu=0, sigma=1, alpha=pm.Gamma.dist(1, 1), shape=5),
     ],
-    ids=["Poisson", "Beta", "Gamma of random shape", "StudentT of random nu"],
+    ids=lambda variable: variable.owner.op.name,
 )
 def test_what_has_no_cheap_form_is_left_alone(variable):
     assert reparameterisation_of(variable) is None
 
 
-def test_a_family_of_the_users_own_is_one_function():
-    from pytensor.tensor.random.basic import TriangularRV
+@pytest.mark.parametrize(
+    "variable",
+    [
+        pm.Dirichlet.dist([1.0, 2.0, 3.0], shape=(5, 3)),
+        pm.Beta.dist(2.0, 3.0, shape=5),
+        pm.VonMises.dist(0.0, 1.0, shape=5),
+        pm.BetaBinomial.dist(2.0, 3.0, 10, shape=5),
+    ],
+    ids=lambda variable: variable.owner.op.name,
+)
+def test_a_law_without_random_parameters_stays_where_it_is(variable, rng):
+    form = reparameterisation_of(variable)
+    x = pm.draw(variable, random_seed=int(rng.integers(2**32)), mode=PLAIN)
+    arguments = variable.owner.op.dist_params(variable.owner)
+    assert form.inverse(x, None, *arguments) is x
+    assert form.forward(x, *arguments) is x
 
-    variable = pm.Triangular.dist(lower=0.0, upper=1.0, c=0.5)
+
+def test_counts_have_no_slope():
+    """A gradient with respect to the parameters is zero, and not an error."""
+    u, rate = pt.vector("u"), pt.scalar("rate")
+    variable = pm.Poisson.dist(rate, shape=3)
+    count = reparameterisation_of(variable).forward(u, rate)
+    slope = pt.grad(count.sum().astype("float64"), rate)
+    assert slope.eval({u: np.array([0.1, -0.2, 0.3]), rate: 2.0}, on_unused_input="ignore") == 0
+
+
+def test_a_family_of_the_users_own_is_one_function():
+    variable = pm.Wald.dist(mu=pm.Gamma.dist(1, 1), lam=1.0)
     assert reparameterisation_of(variable) is None
+    family = type(variable.owner.op)
     try:
         form = Reparameterisation(forward=lambda u, *p: u, inverse=lambda x, w, *p: x)
-        reparameterise.register(TriangularRV)(lambda op, *parameters: form)
+        reparameterise.register(family)(lambda op, *parameters: form)
         assert reparameterisation_of(variable) is form
     finally:
-        reparameterise.register(TriangularRV)(lambda op, *parameters: None)
+        reparameterise.register(family)(lambda op, *parameters: None)
