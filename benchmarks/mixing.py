@@ -1,11 +1,13 @@
 """Effective draws per sweep and per second: our moves, and the algorithm of the papers.
 
-    python -m benchmarks.mixing [--beds …] [--epsilons …] [--output FILE]
+    python -m benchmarks.mixing [--beds …] [--epsilons …] [--output FILE] [--docs]
 
-Each bed is one simulated release. "Interwoven" is what `pm.sample` chooses by itself; "sweep and
-NUTS" is Algorithm 1 of Ju et al. (2022) with NUTS for the parameters. The worst parameter
+Each bed is one simulated release. "Ours" is `Interweave`, which `pm.sample` chooses by itself;
+"sweep and NUTS" is Algorithm 1 of Ju et al. (2022) with NUTS for the parameters; "nutpie" is NUTS
+on parameters and standardised records together, where it is installed. The worst parameter
 counts. Seconds are CPU seconds of the whole `pm.sample` after compilation, tuning left out in
-proportion, and both samplers run in one process, one after the other.
+proportion, and all samplers run in one process, one after the other. An effective size below
+about a hundred is itself unreliable: such a chain has not converged.
 """
 
 from __future__ import annotations
@@ -14,7 +16,10 @@ import argparse
 import json
 import time
 import warnings
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -22,17 +27,24 @@ import pytensor.tensor as pt
 from arviz_stats.base import array_stats
 
 import pymc_privacy as pmp
+from pymc_privacy.distributions.marking import is_marked
+from pymc_privacy.graph.columns import column_sums
 
 EPSILONS = (0.01, 0.1, 1.0, 10.0)
 RESULTS = Path(__file__).parent / "results" / "mixing.json"
+DOCS = Path(__file__).parents[1] / "docs" / "performance.md"
+
+
+def _gaussian_release(epsilon: float, size: int):
+    rng = np.random.default_rng(0)
+    records = np.clip(rng.normal(0.5, 1.5, size=size), -5, 5)
+    mechanism = pmp.Laplace(epsilon=epsilon, sensitivity=35.0)
+    return mechanism, mechanism.simulate(rng, np.array([records.sum(), (records**2).sum()]))
 
 
 def gaussian_bed(epsilon: float, size: int = 1000) -> pm.Model:
     """Mean and standard deviation of clamped Normal records, from two noisy moments."""
-    rng = np.random.default_rng(0)
-    records = np.clip(rng.normal(0.5, 1.5, size=size), -5, 5)
-    mechanism = pmp.Laplace(epsilon=epsilon, sensitivity=35.0)
-    released = mechanism.simulate(rng, np.array([records.sum(), (records**2).sum()]))
+    mechanism, released = _gaussian_release(epsilon, size)
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, 3)
         sigma = pm.HalfNormal("sigma", 2)
@@ -42,49 +54,175 @@ def gaussian_bed(epsilon: float, size: int = 1000) -> pm.Model:
     return model
 
 
-def regression_bed(epsilon: float, size: int = 1000) -> pm.Model:
-    """Linear regression on two confidential covariates, from nine noisy moments."""
+def _moments(a, b, c):
+    return [a, b, a * a, a * b, b * b, c, a * c, b * c, c * c]
 
-    def moments(a, b, c):
-        return [a, b, a * a, a * b, b * b, c, a * c, b * c, c * c]
 
+def _regression_release(epsilon: float, size: int):
+    """Simulate section 6.1 of Awan et al.: clamped to [-5, 5], scaled to [-1, 1], Delta = 9."""
     rng = np.random.default_rng(0)
     covariates = rng.normal([1, -1], 1, size=(size, 2))
     response = covariates @ [-1.0, 1.0] + rng.normal(size=size)
     clamped = [np.clip(v, -5, 5) / 5 for v in (*covariates.T, response)]
-    mechanism = pmp.Laplace(epsilon=epsilon, sensitivity=15.0)
-    released = mechanism.simulate(rng, np.array([m.sum() for m in moments(*clamped)]))
+    mechanism = pmp.Laplace(epsilon=epsilon, sensitivity=9.0)
+    return mechanism, mechanism.simulate(rng, np.array([m.sum() for m in _moments(*clamped)]))
+
+
+def _regression_priors():
+    """Write the priors of that section; the precision matrix is Wishart by Bartlett's theorem."""
+    tau = pm.Gamma("tau", 1, 1)
+    beta = pm.Normal("beta", 0, 1 / pt.sqrt(tau), shape=3)
+    mu = pm.Normal("mu", 0, 1, shape=2)
+    squares = pm.ChiSquared("squares", nu=np.array([2.0, 1.0]), shape=2)
+    below = pm.Normal("below", 0, 1)
+    # With Phi = A Aᵀ, the covariance is B Bᵀ for B the inverse of Aᵀ.
+    first, second = 1 / pt.sqrt(squares[0]), 1 / pt.sqrt(squares[1])
+    return beta, tau, mu, (first, -below * first * second, second)
+
+
+def _regression_contributions(x0, x1, y):
+    return pt.stack(_moments(*(pt.clip(v, -5, 5) / 5 for v in (x0, x1, y))), axis=1)
+
+
+def regression_bed(epsilon: float, size: int = 1000) -> pm.Model:
+    """Linear regression on two confidential covariates, from nine noisy moments."""
+    mechanism, released = _regression_release(epsilon, size)
     with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 2, shape=3)
-        tau = pm.Gamma("tau", 2, 2)
-        mu = pm.Normal("mu", 0, 1, shape=2)
-        phi = pm.Gamma("phi", 2, 2, shape=2)
-        x = pm.Normal("x", mu, 1 / pt.sqrt(phi), shape=(size, 2))
+        beta, tau, mu, (b00, b01, b11) = _regression_priors()
+        factor = pt.stack([pt.stack([b00, b01]), pt.stack([0.0, b11])])
+        x = pm.MvNormal("x", mu, cov=factor @ factor.T, shape=(size, 2))
         mean = beta[0] + x[:, 0] * beta[1] + x[:, 1] * beta[2]
         y = pm.Normal("y", mean, 1 / pt.sqrt(tau), shape=size)
-        parts = [pt.clip(v, -5, 5) / 5 for v in (x[:, 0], x[:, 1], y)]
-        pmp.Privatized("s", pt.stack(moments(*parts), axis=1), mechanism, observed=released)
+        contributions = _regression_contributions(x[:, 0], x[:, 1], y)
+        pmp.Privatized("s", contributions, mechanism, observed=released)
     return model
 
 
-BEDS = {"gaussian": gaussian_bed, "regression": regression_bed}
+def noncentred_regression(epsilon: float, size: int = 1000) -> pm.Model:
+    """Write the same model with standardised records, for NUTS on everything."""
+    mechanism, released = _regression_release(epsilon, size)
+    with pm.Model() as model:
+        beta, tau, mu, (b00, b01, b11) = _regression_priors()
+        z = pm.Normal("z", shape=(size, 2))
+        e = pm.Normal("e", shape=size)
+        x0, x1 = mu[0] + b00 * z[:, 0] + b01 * z[:, 1], mu[1] + b11 * z[:, 1]
+        y = beta[0] + x0 * beta[1] + x1 * beta[2] + e / pt.sqrt(tau)
+        _potential(mechanism, released, _regression_contributions(x0, x1, y))
+    return model
 
 
-def worst_effective(posterior) -> float:
-    """Return the smallest bulk effective size over all parameters."""
+def _potential(mechanism, released: np.ndarray, contributions) -> None:
+    """Write the density of a release whose contributions depend on parameters."""
+    pm.Potential("s", mechanism.log_density(released, column_sums(contributions)).sum())
+
+
+def small_regression_bed(epsilon: float) -> pm.Model:
+    """Write the regression with a hundred records."""
+    return regression_bed(epsilon, 100)
+
+
+def noncentred_small_regression(epsilon: float) -> pm.Model:
+    """Write the same with standardised records."""
+    return noncentred_regression(epsilon, 100)
+
+
+def noncentred_gaussian(epsilon: float, size: int = 1000) -> pm.Model:
+    """Write the Gaussian bed with standardised records."""
+    mechanism, released = _gaussian_release(epsilon, size)
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 3)
+        sigma = pm.HalfNormal("sigma", 2)
+        clipped = pt.clip(mu + sigma * pm.Normal("z", shape=size), -5, 5)
+        _potential(mechanism, released, pt.stack([clipped, clipped**2], axis=1))
+    return model
+
+
+def naive_bayes_bed(epsilon: float, size: int = 100) -> pm.Model:
+    """Section 4 of Ju et al.: five classes, five features of three levels, all counts noisy."""
+    classes, features, levels = 5, 5, 3
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.full(classes, 2.0))
+    tables = rng.dirichlet(np.full(levels, 2.0), size=(features, classes))
+    group = rng.choice(classes, size=size, p=p)
+    cells = [[rng.choice(levels, p=tables[k, g]) for g in group] for k in range(features)]
+    counts = [
+        ((group == i) & (np.array(cells[k]) == j)).sum()
+        for k in range(features)
+        for i in range(classes)
+        for j in range(levels)
+    ]
+    mechanism = pmp.Laplace(epsilon=epsilon, sensitivity=2.0 * features)
+    released = mechanism.simulate(rng, np.array(counts, dtype=float))
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", np.full(classes, 2.0))
+        tables = pm.Dirichlet("tables", np.full((features, classes, levels), 2.0))
+        group = pm.Categorical("group", p, shape=size)
+        parts = []
+        for k in range(features):
+            feature = pm.Categorical(f"feature_{k}", tables[k][group], shape=size)
+            parts += [
+                pt.eq(group, i) & pt.eq(feature, j) for i in range(classes) for j in range(levels)
+            ]
+        contributions = pt.stack([part.astype("float64") for part in parts], axis=1)
+        pmp.Privatized("s", contributions, mechanism, observed=released)
+    return model
+
+
+def dirichlet_bed(epsilon: float, size: int = 5000) -> pm.Model:
+    """Compositions of three parts, from noisy sums of clamped logarithms (Awan et al., 6.2)."""
+    rng = np.random.default_rng(0)
+    least = 1 / 1440
+    records = rng.dirichlet([6.0, 3.0, 12.0], size=size)
+    mechanism = pmp.Laplace(epsilon=epsilon, sensitivity=-3 * np.log(least))
+    released = mechanism.simulate(rng, np.log(np.clip(records, least, 1)).sum(axis=0))
+    with pm.Model() as model:
+        alpha = pm.Gamma("alpha", 1, 0.1, shape=3)
+        x = pm.Dirichlet("x", alpha, shape=(size, 3))
+        logs = pt.stack([pt.log(pt.clip(x[:, k], least, 1)) for k in range(3)], axis=1)
+        pmp.Privatized("s", logs, mechanism, observed=released)
+    return model
+
+
+class Bed(NamedTuple):
+    """A model by epsilon, and the same with standardised records where there are such."""
+
+    model: Callable[[float], pm.Model]
+    noncentred: Callable[[float], pm.Model] | None = None
+
+
+BEDS = {
+    "Gaussian, n = 1000": Bed(gaussian_bed, noncentred_gaussian),
+    "regression, n = 1000": Bed(regression_bed, noncentred_regression),
+    "regression, n = 100": Bed(small_regression_bed, noncentred_small_regression),
+    "naive Bayes, n = 100": Bed(naive_bayes_bed),
+    "Dirichlet, n = 5000": Bed(dirichlet_bed),
+}
+
+
+def parameters_of(model: pm.Model) -> list:
+    """Return the free variables that are not records, standardised or not."""
+    return [rv for rv in model.free_RVs if not is_marked(rv) and rv.name not in ("z", "e")]
+
+
+def worst_effective(posterior, names: Sequence[str]) -> float:
+    """Return the smallest bulk effective size over all coordinates of some parameters."""
+    values = [posterior[name].values for name in names]
+    flat = [value.reshape(*value.shape[:2], -1) for value in values]
     return min(
-        float(array_stats.ess(value[..., k].squeeze(), chain_axis=0, draw_axis=1))
-        for value in (v.values.reshape(*v.shape[:2], -1) for v in posterior.data_vars.values())
+        float(array_stats.ess(value[..., k], chain_axis=0, draw_axis=1))
+        for value in flat
         for k in range(value.shape[-1])
     )
 
 
-def measure(model: pm.Model, *, step=None, draws: int = 2000, tune: int = 1000) -> dict[str, float]:
+def measure(
+    model: pm.Model, *, step: Sequence, draws: int, tune: int, chains: int = 2
+) -> dict[str, float]:
     """Sample once to compile, once to measure."""
-    names = [rv.name for rv in model.free_RVs if rv.name not in ("x", "y")]
+    names = [rv.name for rv in parameters_of(model)]
     options = {
         "model": model,
-        "chains": 2,
+        "chains": chains,
         "cores": 1,
         "step": step,
         "random_seed": 1,
@@ -99,33 +237,69 @@ def measure(model: pm.Model, *, step=None, draws: int = 2000, tune: int = 1000) 
         start = time.process_time()
         result = pm.sample(draws, tune=tune, **options)
     seconds = (time.process_time() - start) * draws / (draws + tune)
-    effective = worst_effective(result["posterior"])
-    return {"per_sweep": effective / (2 * draws), "per_second": effective / seconds}
+    return _rates(worst_effective(result["posterior"], names), chains * draws, seconds)
+
+
+def measure_nutpie(model: pm.Model, *, draws: int, tune: int, chains: int = 2) -> dict[str, float]:
+    """Run NUTS on parameters and standardised records together."""
+    import nutpie
+
+    names = [rv.name for rv in parameters_of(model)]
+    compiled = nutpie.compile_pymc_model(model)
+    options = {"chains": chains, "cores": 1, "seed": 1, "progress_bar": False}
+    nutpie.sample(compiled, draws=5, tune=5, **options)
+    start = time.process_time()
+    result = nutpie.sample(compiled, draws=draws, tune=tune, **options)
+    seconds = (time.process_time() - start) * draws / (draws + tune)
+    return _rates(worst_effective(result["posterior"], names), chains * draws, seconds)
+
+
+def _rates(effective: float, draws: int, seconds: float) -> dict[str, float]:
+    return {"per_sweep": effective / draws, "per_second": effective / seconds}
 
 
 def papers_steps(model: pm.Model) -> list:
     """Return the record sweep, and NUTS for the parameters given the records."""
-    records = [model[name] for name in ("x", "y") if name in model.named_vars]
-    parameters = [rv for rv in model.free_RVs if rv not in records]
+    records = [rv for rv in model.free_RVs if is_marked(rv)]
     return [
         pmp.RecordSweep(records, model=model),
-        pm.NUTS(parameters, model=model),
+        pm.NUTS(parameters_of(model), model=model),
     ]
+
+
+def run(name: str, epsilon: float, *, draws: int, tune: int) -> dict:
+    """Measure all samplers that apply to one bed."""
+    bed = BEDS[name]
+    model = bed.model(epsilon)
+    length = {"draws": draws, "tune": tune}
+    # The others are slower by far, and a rate needs fewer draws than a posterior.
+    baseline = {"draws": draws // 4, "tune": tune // 2}
+    row = {
+        "bed": name,
+        "epsilon": epsilon,
+        "ours": measure(model, step=[pmp.Interweave(model=model)], **length),
+        "papers": measure(model, step=papers_steps(model), **baseline),
+    }
+    if bed.noncentred is not None and find_spec("nutpie"):
+        row["nutpie"] = measure_nutpie(bed.noncentred(epsilon), **baseline)
+    return row
 
 
 def table(rows: list[dict]) -> str:
     """Lay the results out as the docs show them."""
     lines = [
-        "| model | epsilon | interwoven: per sweep | per second | sweep and NUTS: per sweep "
-        "| per second |",
-        "|---|---:|---:|---:|---:|---:|",
+        "| model | epsilon | ours: per sweep | per second | sweep and NUTS: per sweep | per second "
+        "| nutpie: per draw | per second | ours / nutpie |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    lines += [
-        f"| {r['bed']} | {r['epsilon']:g} | {r['interwoven']['per_sweep']:.2f} "
-        f"| {r['interwoven']['per_second']:.0f} | {r['papers']['per_sweep']:.4f} "
-        f"| {r['papers']['per_second']:.2g} |"
-        for r in rows
-    ]
+    for row in rows:
+        cells = [row["bed"], f"{row['epsilon']:g}"]
+        for sampler in ("ours", "papers", "nutpie"):
+            rates = row.get(sampler)
+            cells += [f"{v:.2g}" for v in rates.values()] if rates else ["", ""]
+        ours, nutpie = row["ours"]["per_second"], row.get("nutpie")
+        cells.append(f"{ours / nutpie['per_second']:.0f}" if nutpie else "")
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -133,24 +307,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--beds", nargs="+", choices=BEDS, default=list(BEDS))
     parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
+    parser.add_argument("--draws", type=int, default=2000)
+    parser.add_argument("--tune", type=int, default=1000)
     parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--docs", action="store_true", help="write the table into the docs too")
     options = parser.parse_args()
     rows = []
     for bed in options.beds:
         for epsilon in options.epsilons:
-            model = BEDS[bed](epsilon)
-            rows.append(
-                {
-                    "bed": bed,
-                    "epsilon": epsilon,
-                    "interwoven": measure(model),
-                    "papers": measure(model, step=papers_steps(model)),
-                }
-            )
+            rows.append(run(bed, epsilon, draws=options.draws, tune=options.tune))
             print(table(rows[-1:]).splitlines()[-1], flush=True)
+            options.output.parent.mkdir(exist_ok=True)
+            options.output.write_text(json.dumps(rows, indent=1) + "\n")
     print("\n" + table(rows))
-    options.output.parent.mkdir(exist_ok=True)
-    options.output.write_text(json.dumps(rows, indent=1) + "\n")
+    if options.docs:
+        write_between_markers(DOCS, "mixing", table(rows))
+
+
+def write_between_markers(path: Path, name: str, text: str) -> None:
+    """Replace what stands between the two comments that name a table in a page."""
+    first, last = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    page = path.read_text()
+    before, rest = page.split(first)
+    _, after = rest.split(last)
+    path.write_text(f"{before}{first}\n{text}\n{last}{after}")
 
 
 if __name__ == "__main__":

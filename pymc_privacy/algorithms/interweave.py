@@ -9,13 +9,18 @@ theta. Between the two, u is recomputed from x, which changes nothing else.
 The centred law is smooth and, given many records, close to a Normal one: its move is a
 Hamiltonian trajectory of about a quarter of a period, whitened by a factor L. The
 non-centred law has kinks where records are clamped: its move is a random walk
-theta* = theta + c L e, with e standard normal.
+theta* = theta + c L e, with e standard normal. With many parameters a walk is slow, and
+both moves are trajectories.
+
+Records that have no form x = T(theta, u) are drawn afresh with the parameters: theta* by a
+random walk, x* from f(x | theta*), accepted by p(theta*) eta(s | S(x*)) over
+p(theta) eta(s | S(x)), since f cancels.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -49,6 +54,16 @@ def noncentred_move(rng, q, factor, scale, steps, arguments):
 
 def statistics(q, *arguments):
     """Stand for the jitted function from records to sums that the centred density reads."""
+    raise NotImplementedError
+
+
+def others(q, *arguments):
+    """Stand for the jitted log density of all but the records, at the current records."""
+    raise NotImplementedError
+
+
+def refresh(rng, q, *arguments):
+    """Stand for a jitted draw of all records given q; returns `others` there, and the records."""
     raise NotImplementedError
 
 
@@ -136,58 +151,69 @@ def trajectory(rng, q, factor, scale, steps, arguments):
     return q, accept / max(steps, 1)
 
 
-def interwoven_moves(
-    rng, q, held, records, data, factor, scale, steps, wide_factor, wide_scale, wide_steps
-):
+def interwoven_moves(rng, q, held, records, data, centred, wide):
     """Move the parameters given the records, then with them.
 
-    ``data`` holds, for each of the five functions of the model, what it reads besides.
+    ``data`` holds, for each of the five functions of the model, what it reads besides;
+    ``centred`` and ``wide`` are the factor, scale and number of steps of the two moves.
     Returns the parameters, the records, the mean acceptances of the two moves, and by how
     much the second moved the parameters.
     """
     totals = statistics(q, *(held + records + data[0]))
-    q, here = centred_move(rng, q, factor, scale, steps, held + records + totals + data[1])
+    q, here = centred_move(rng, q, *centred, held + records + totals + data[1])
     u = base(rng, q, *(held + records + data[2]))
-    arguments = held + u + data[3]
-    moved, there = noncentred_move(rng, q, wide_factor, wide_scale, wide_steps, arguments)
+    moved, there = noncentred_move(rng, q, *wide, held + u + data[3])
     return moved, forward(moved, *(held + u + data[4])), here, there, moved - q
 
 
-def centred_moves(
-    rng, q, held, records, data, factor, scale, steps, wide_factor, wide_scale, wide_steps
-):
-    """Move the parameters given the records alone: these have no form x = T(theta, u)."""
+def refreshed_moves(rng, q, held, records, data, centred, wide):
+    """Move the parameters given the records, then draw records afresh with them.
+
+    As `interwoven_moves`, for records without a form x = T(theta, u).
+    """
     totals = statistics(q, *(held + records + data[0]))
-    q, here = centred_move(rng, q, factor, scale, steps, held + records + totals + data[1])
-    return q, records, here, 0.0, np.zeros(q.size)
+    q, here = centred_move(rng, q, *centred, held + records + totals + data[1])
+    start, there = q, 0.0
+    factor, scale, steps = wide
+    now = others(q, *(held + records + data[2]))[0].item() if steps else 0.0
+    for step in range(steps):
+        length = scale * SHORT_STEP if step % 4 == 3 else scale
+        proposal = q + length * lower_times(factor, rng.standard_normal(q.size))
+        fresh = refresh(rng, proposal, *(held + data[3]))
+        then = fresh[0].item()
+        there += acceptance(then - now)
+        if then + rng.standard_exponential() >= now:
+            q, now, records = proposal, then, fresh[1:]
+    return q, records, here, there / max(steps, 1), q - start
 
 
 def compile_moves(
-    statistics: Any,
-    centred: Any,
+    functions: Mapping[str, Any],
     *,
-    has_gradient: bool,
-    base: Any = None,
-    noncentred: Any = None,
-    forward: Any = None,
+    gradients: Collection[str],
     remember: Remember | None = None,
 ) -> Callable[..., Any]:
     """Compile one iteration of all parameter moves into a single call.
 
     Parameters
     ----------
-    statistics, centred, base, noncentred, forward
-        The jitted functions of a model; without the last three, only centred moves are made.
-    has_gradient
-        Whether ``centred`` returns its gradient too.
+    functions
+        The jitted functions of a model by name: statistics and centred; then base,
+        noncentred and forward, or others and refresh.
+    gradients
+        Which densities return their gradient too.
     remember
         As for `bind`.
     """
-    template = trajectory if has_gradient else walk
-    given_records = bind(template, {"log_density": centred}, label="centred", remember=remember)
-    functions = {"centred_move": given_records, "statistics": statistics}
-    if noncentred is None:
-        return bind(centred_moves, functions, label="centred moves", remember=remember)
-    with_records = bind(walk, {"log_density": noncentred}, label="noncentred", remember=remember)
-    functions |= {"noncentred_move": with_records, "base": base, "forward": forward}
-    return bind(interwoven_moves, functions, label="interwoven moves", remember=remember)
+
+    def move(name: str) -> Any:
+        template = trajectory if name in gradients else walk
+        return bind(template, {"log_density": functions[name]}, label=name, remember=remember)
+
+    names = {"statistics": functions["statistics"], "centred_move": move("centred")}
+    if "noncentred" in functions:
+        names |= {name: functions[name] for name in ("base", "forward")}
+        names["noncentred_move"] = move("noncentred")
+        return bind(interwoven_moves, names, label="interwoven moves", remember=remember)
+    names |= {name: functions[name] for name in ("others", "refresh")}
+    return bind(refreshed_moves, names, label="refreshed moves", remember=remember)

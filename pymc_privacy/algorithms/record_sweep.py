@@ -52,8 +52,9 @@ def step(
     *,
     noise: Noise,
     log_weight_ratio: np.ndarray | None = None,
+    rows: slice = slice(None),
 ) -> tuple[State, Info]:
-    """Offer every record its proposal in turn.
+    """Offer every record its proposal in turn, or those of some rows.
 
     Parameters
     ----------
@@ -63,11 +64,14 @@ def step(
         The contributions of the current records. Its array is overwritten.
     proposed
         The contributions, shape (d, n), of one fresh draw of each record from the data
-        model given the current parameters. That they are such draws is not checked.
+        model given the current parameters; n counts the records of these rows. That they are
+        such draws is not checked.
     noise
         The releases and their laws; d = 0 when no release is central.
     log_weight_ratio
         log w_i(x_i*) - log w_i(x_i), one number per record.
+    rows
+        Which records are offered one. Must have been chosen without looking at any record.
 
     Returns
     -------
@@ -88,17 +92,20 @@ def step(
         accepted = ratio + slack >= 0
         return state, Info(accepted, accepted.mean(), math.exp(min(0.0, ratio.min())))
     accepted = np.empty(size, dtype=np.bool_)
+    current = np.ascontiguousarray(state.contributions[:, rows])
     count, smallest = compile_scan(noise.laws)(
         noise.offsets,
         noise.release,
         noise.parameters,
-        state.contributions,
+        current,
         state.contributions.sum(axis=1),
         proposed,
         ratio,
         slack,
         accepted,
     )
+    if current.shape != state.contributions.shape:
+        state.contributions[:, rows] = current
     return state, Info(accepted, count / size, math.exp(smallest))
 
 

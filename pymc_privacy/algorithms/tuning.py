@@ -54,6 +54,13 @@ def rescale(tuning: Tuning, accept: float, target: float) -> Tuning:
     return tuning._replace(log_scale=log_scale, iteration=tuning.iteration + 1)
 
 
+def bounded(tuning: Tuning, least: float, most: float) -> Tuning:
+    """Keep the scale between bounds, in units of 1 / sqrt(dimensions)."""
+    unit = -0.5 * math.log(max(len(tuning.factor), 1))
+    log_scale = min(max(tuning.log_scale, math.log(least) + unit), math.log(most) + unit)
+    return tuning._replace(log_scale=log_scale)
+
+
 def observe(tuning: Tuning, q: np.ndarray) -> Tuning:
     """Add one draw to the running moments."""
     draws, mean, scatter = tuning.moments
@@ -84,33 +91,40 @@ def safe_cholesky(matrix: np.ndarray) -> np.ndarray:
     return np.linalg.qr(root.T, mode="r").T
 
 
+def numerical_gradient(
+    log_density: Callable[[np.ndarray], float], lengths: np.ndarray
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the gradient of a log density by central differences."""
+    steps = np.diag(lengths)
+    return lambda q: np.array(
+        [
+            (log_density(q + s) - log_density(q - s)) / (2 * h)
+            for s, h in zip(steps, lengths, strict=True)
+        ]
+    )
+
+
 def curvature_factor(
-    log_density: Callable[[np.ndarray], float], q: np.ndarray, lengths: np.ndarray
+    gradient: Callable[[np.ndarray], np.ndarray], q: np.ndarray, lengths: np.ndarray
 ) -> np.ndarray | None:
     """Return L with L Lᵀ = (-Hessian)⁻¹ at q by central differences, or None if it is not concave.
 
     Parameters
     ----------
-    log_density
+    gradient
+        The gradient of a log density.
     q
     lengths
         Steps of the differences, one per coordinate.
     """
-    size = len(q)
     steps = np.diag(lengths)
-    here = log_density(q)
-    plus = np.array([log_density(q + s) for s in steps])
-    minus = np.array([log_density(q - s) for s in steps])
-    hessian = np.diag(plus - 2 * here + minus)
-    for i in range(size):
-        for j in range(i):
-            both = log_density(q + steps[i] + steps[j]) + log_density(q - steps[i] - steps[j])
-            mixed = (both - plus[i] - minus[i] - plus[j] - minus[j] + 2 * here) / 2
-            hessian[i, j] = hessian[j, i] = mixed
-    hessian /= np.outer(lengths, lengths)
+    rows = [
+        (gradient(q + s) - gradient(q - s)) / (2 * h) for s, h in zip(steps, lengths, strict=True)
+    ]
+    hessian = np.array(rows)
     if not np.all(np.isfinite(hessian)):
         return None
-    values, vectors = np.linalg.eigh(-hessian)
+    values, vectors = np.linalg.eigh(-(hessian + hessian.T) / 2)
     if values.min() <= 1e-9 * values.max() or values.max() <= 0:
         return None
     return np.linalg.qr((vectors / np.sqrt(values)).T, mode="r").T

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import TensorVariable, graph_replace
 from pymc_privacy.graph.generators import given_others, in_value_coordinates
-from pymc_privacy.reparameterise import reparameterisation_of
+from pymc_privacy.reparameterise import Reparameterisation, reparameterisation_of
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,9 @@ def carry_records(model, records: Sequence[TensorVariable]) -> CarriedRecords | 
     natural: dict[TensorVariable, TensorVariable] = {}
     carried = []
     for rv, form in zip(records, forms, strict=True):
-        u, ours = _split(rv, f"u_{rv.name}")
+        u, ours = _split(rv, form)
         columns += ours
-        base += _base_columns(rv, form, len(ours))
+        base += _base_columns(rv, form)
         parameters = rv.owner.op.dist_params(rv.owner)
         made = form.forward(u, *parameters).astype(rv.dtype)
         value = in_value_coordinates(model, rv, made)
@@ -64,22 +65,38 @@ def carry_records(model, records: Sequence[TensorVariable]) -> CarriedRecords | 
     )
 
 
-def _split(rv: TensorVariable, name: str) -> tuple[TensorVariable, list[TensorVariable]]:
-    """Return u in the shape of the records, and the variables it is put together from."""
-    width = rv.type.shape[-1]
-    if rv.ndim != 2 or width is None:
-        u = pt.tensor(name, dtype="float64", shape=rv.type.shape)
+def _split(
+    rv: TensorVariable, form: Reparameterisation
+) -> tuple[TensorVariable, list[TensorVariable]]:
+    """Return u in its own shape, and the variables it is put together from."""
+    shape = _base_shape(rv, form)
+    if None in shape[1:]:
+        u = pt.tensor(f"u_{rv.name}", dtype="float64", shape=shape)
         return u, [u]
-    columns = [
-        pt.tensor(f"{name}_{k}", dtype="float64", shape=rv.type.shape[:1]) for k in range(width)
-    ]
-    return pt.stack(columns, axis=1), columns
+    columns: list[TensorVariable] = []
+
+    def part(widths: tuple[int, ...]) -> TensorVariable:
+        if widths:
+            return pt.stack([part(widths[1:]) for _ in range(widths[0])], axis=1)
+        columns.append(pt.tensor(f"u_{rv.name}_{len(columns)}", dtype="float64", shape=shape[:1]))
+        return columns[-1]
+
+    return part(shape[1:]), columns
 
 
-def _base_columns(rv: TensorVariable, form, width: int) -> list[TensorVariable]:
+def _base_shape(rv: TensorVariable, form: Reparameterisation) -> tuple[int | None, ...]:
+    return rv.type.shape if form.base_width is None else (*rv.type.shape, form.base_width)
+
+
+def _base_columns(rv: TensorVariable, form: Reparameterisation) -> list[TensorVariable]:
+    """Return u given the record, in the columns that `_split` makes."""
     w = None
     if form.needs_uniform:
         rng = pt.random.shared_rng(seed=None)
-        _, w = pt.random.uniform(size=rv.shape, rng=rng, return_next_rng=True)
+        extra = () if form.base_width is None else (form.base_width,)
+        _, w = pt.random.uniform(size=(*rv.shape, *extra), rng=rng, return_next_rng=True)
     u = form.inverse(rv, w, *rv.owner.op.dist_params(rv.owner)).astype("float64")
-    return [u] if rv.ndim != 2 or rv.type.shape[-1] is None else [u[:, k] for k in range(width)]
+    widths = _base_shape(rv, form)[1:]
+    if None in widths:
+        return [u]
+    return [u[(slice(None), *index)] for index in np.ndindex(*widths)]

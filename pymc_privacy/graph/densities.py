@@ -17,7 +17,7 @@ from pymc_privacy.graph.database import (
     factors_given_records,
     factors_of,
 )
-from pymc_privacy.graph.generators import given_others
+from pymc_privacy.graph.generators import given_others, in_value_coordinates
 from pymc_privacy.graph.row_densities import row_density
 from pymc_privacy.graph.row_sums import row_sums
 from pymc_privacy.graph.rows import NotByRows, RowExpressions, simplified
@@ -91,6 +91,24 @@ def density_given_base(
             mechanism = release.owner.op.mechanism
             density += pt.as_tensor(mechanism.log_density(value, statistic)).sum()
     return density
+
+
+def density_of_others(model, databases: Sequence[Database]) -> TensorVariable:
+    """Return the log density of all factors but the records themselves, by values."""
+    records = {rv for database in databases for rv in database.records}
+    return model.logp(vars=[factor for factor in factors_of(model) if factor not in records])
+
+
+def fresh_records(model, databases: Sequence[Database]) -> list[TensorVariable]:
+    """Return the density of all others at a draw of all records, and the draw (random graphs)."""
+    records = [rv for database in databases for rv in database.records]
+    fresh = [in_value_coordinates(model, rv) for rv in records]
+    drawn = {
+        (value := model.rvs_to_values[rv]): value.type.filter_variable(draw)
+        for rv, draw in zip(records, fresh, strict=True)
+    }
+    density = graph_replace(density_of_others(model, databases), drawn, strict=False)
+    return given_others(model, [density, *drawn.values()], records)
 
 
 def _column_sums(contributions: TensorVariable, rows: RowExpressions) -> TensorVariable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -15,6 +15,7 @@ import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
     CACHED_SRC_FUNCTIONS,
+    In,
     NullTypeGradError,
     TensorVariable,
     Variable,
@@ -26,9 +27,17 @@ from pymc_privacy.algorithms import interweave
 from pymc_privacy.graph.calls import shared_values
 from pymc_privacy.graph.carrying import carry_records
 from pymc_privacy.graph.database import Database
-from pymc_privacy.graph.densities import density_given_base, density_given_records
+from pymc_privacy.graph.densities import (
+    density_given_base,
+    density_given_records,
+    density_of_others,
+    fresh_records,
+)
 from pymc_privacy.graph.generators import with_generator
 from pymc_privacy.graph.locality import Point
+
+# Beyond, trajectories with gradients beat a random walk whose steps cost a third.
+FEW_PARAMETERS = 20
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,9 @@ class ParameterProgram:
     ``base(rng, q, *held, *records)`` returns the u of the records, by columns;
     ``noncentred(q, *held, *u)`` is log p(parameters, releases, … | u);
     ``forward(q, *held, *u)`` returns the records (value coordinates) that u stands for.
-    The last three are None when some record variable has no known form x = T(parameters, u).
+    Instead of the last three, where some record has no known form x = T(parameters, u):
+    ``others(q, *held, *records)`` is the log density of all but the records;
+    ``refresh(rng, q, *held)`` draws all records given q, and returns that density and them.
     """
 
     parameters: tuple[str, ...]
@@ -52,7 +63,8 @@ class ParameterProgram:
     functions: dict[str, Any]
     given: dict[str, int]
     """The number of arguments of each function."""
-    has_gradient: bool = True
+    gradients: frozenset[str] = frozenset()
+    """Which densities return their gradient too."""
 
     @cached_property
     def size(self) -> int:
@@ -70,10 +82,11 @@ class ParameterProgram:
             shared_values(function, self.given[name]) for name, function in self.functions.items()
         )
 
-    def centred(self, q: np.ndarray, held: tuple, records: tuple) -> float:
-        """Return the log density of the parameters given the records."""
+    def given_records(self, held: tuple, records: tuple) -> Callable[[np.ndarray], Any]:
+        """Return the centred density as a function of the parameters alone."""
+        q = np.zeros(self.size)
         [statistics] = self.functions["statistics"](q, *held, *records)
-        return float(self.functions["centred"](q, *held, *records, statistics)[0])
+        return lambda q: self.functions["centred"](q, *held, *records, statistics)
 
     def flatten(self, point: Point) -> np.ndarray:
         """Return the parameters of a point as one vector."""
@@ -109,13 +122,30 @@ def compile_parameters(
         "statistics": [given_records.statistics],
         "centred": [given_records.density, *gradient],
     }
-    arguments = {"statistics": values, "centred": [*values, given_records.totals], "base": values}
+    arguments = {"statistics": values, "centred": [*values, given_records.totals]}
     if carried := carry_records(model, records):
+        density = density_given_base(model, databases, parameters, carried)
+        many = size_of(model, parameters) > FEW_PARAMETERS and is_smooth(records)
         graphs["base"] = carried.base
-        graphs["noncentred"] = [density_given_base(model, databases, parameters, carried)]
+        graphs["noncentred"] = [density, *(_gradient(density, parameters) if many else [])]
         graphs["forward"] = carried.values
-        arguments |= {"noncentred": carried.columns, "forward": carried.columns}
+        arguments |= {"base": values, "noncentred": carried.columns, "forward": carried.columns}
+    else:
+        graphs["others"] = [density_of_others(model, databases)]
+        graphs["refresh"] = fresh_records(model, databases)
+        arguments |= {"others": values, "refresh": []}
     return _compiled(model, parameters, values, graphs, arguments, compile_kwargs)
+
+
+def size_of(model, parameters: Sequence[Variable]) -> int:
+    """Return the number of coordinates of some values."""
+    point = model.initial_point(random_seed=0)
+    return sum(np.size(point[value.name]) for value in parameters)
+
+
+def is_smooth(records: Sequence[TensorVariable]) -> bool:
+    """Tell whether records that are carried along move smoothly: integers do not."""
+    return all(np.dtype(rv.dtype).kind == "f" for rv in records)
 
 
 def _compiled(model, parameters, values, graphs, arguments, compile_kwargs) -> ParameterProgram:
@@ -128,11 +158,16 @@ def _compiled(model, parameters, values, graphs, arguments, compile_kwargs) -> P
             point=point, inputs=list(parameters), outputs=outputs, make_inputs_shared=False
         )
         rng, outputs = with_generator(outputs)
-        inputs = [*([rng] if name == "base" else []), q, *held, *arguments[name]]
+        inputs = [q, *held, *arguments[name]]
+        if name in ("base", "refresh"):
+            # Without leave to change it a copy would be drawn from, and the walk
+            # that follows would draw the same numbers again.
+            inputs = [In(rng, mutable=True), *inputs]
         functions[name] = compile_graph(
             inputs,
             outputs,
             on_unused_input="ignore",
+            accept_inplace=True,
             # The moves call these functions from jitted code, whatever else the user compiles to.
             **((compile_kwargs or {}) | {"mode": "NUMBA"}),
         )
@@ -145,7 +180,9 @@ def _compiled(model, parameters, values, graphs, arguments, compile_kwargs) -> P
         records=tuple(v.name for v in values),
         functions=functions,
         given=given,
-        has_gradient=len(graphs["centred"]) == 2,
+        gradients=frozenset(
+            name for name in ("centred", "noncentred") if len(graphs.get(name, ())) == 2
+        ),
     )
 
 
@@ -168,8 +205,8 @@ def jitted_moves(program: ParameterProgram) -> Any:
         # Without a key for each graph two models could not be told apart.
         if None in keys:
             return False
-        text = repr((label, edition, program.has_gradient, keys))
+        text = repr((label, edition, sorted(program.gradients), keys))
         CACHED_SRC_FUNCTIONS[function] = sha256(text.encode()).hexdigest()
         return True
 
-    return interweave.compile_moves(has_gradient=program.has_gradient, remember=remember, **jitted)
+    return interweave.compile_moves(jitted, gradients=program.gradients, remember=remember)

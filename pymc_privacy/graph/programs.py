@@ -15,6 +15,8 @@ from pymc_privacy._compat import (
     TensorVariable,
     Variable,
     ancestors,
+    change_dist_size,
+    clone_replace,
     compile_graph,
     graph_replace,
     rvs_in_graph,
@@ -54,8 +56,8 @@ class RecordProgram:
 
     def contributions_at(self, point: Point) -> np.ndarray:
         """Return the contributions (d, n) of the records of a point."""
-        columns = self.current(*(point[name] for name in self.current_inputs))
-        return np.reshape(columns, (self.width, len(point[self.records[0]])))
+        found = self.current(*(point[name] for name in self.current_inputs))
+        return np.reshape(found, (self.width, len(point[self.records[0]])))
 
     @property
     def contributions_are_kept(self) -> bool:
@@ -67,12 +69,21 @@ class RecordProgram:
         return set(self.current_inputs) <= set(self.records)
 
 
-def compile_records(database: Database, compile_kwargs: dict | None = None) -> RecordProgram:
-    """Compile the programs of one database."""
+def compile_records(
+    database: Database, compile_kwargs: dict | None = None, *, rows: int | None = None
+) -> RecordProgram:
+    """Compile the programs of one database.
+
+    With ``rows``, so many records are drawn instead of all: those of an exchangeable database
+    without weights have the same law.
+    """
     model, records = database.model, database.records
-    coordinates = [c.astype("float64") for t in database.contributions for c in columns(t)]
-    fresh_records = [in_value_coordinates(model, rv) for rv in records]
-    fresh = [*fresh_records, *coordinates, *_weight_ratio(database, fresh_records)]
+    coordinates = _coordinates(database.contributions)
+    if rows is None:
+        fresh_records = [in_value_coordinates(model, rv) for rv in records]
+        fresh = [*fresh_records, *coordinates, *_weight_ratio(database, fresh_records)]
+    else:
+        fresh = _fewer(database, rows)
     rng, fresh = with_generator(given_others(model, fresh, records))
     current = model.replace_rvs_by_values(coordinates)
     # A random variable left here would be redrawn at every call, and these would
@@ -88,6 +99,38 @@ def compile_records(database: Database, compile_kwargs: dict | None = None) -> R
         records=tuple(model.rvs_to_values[rv].name for rv in records),
         width=len(coordinates),
     )
+
+
+def _coordinates(contributions: Sequence[TensorVariable]) -> list[TensorVariable]:
+    return [c.astype("float64") for part in contributions for c in columns(part)]
+
+
+def _fewer(database: Database, rows: int) -> list[TensorVariable]:
+    """Return fresh records and their contribution columns, of another number of records."""
+    # Rebuilding a graph for another length copies all of it, draws included: variables
+    # stand for these meanwhile, so that each is drawn once.
+    stand_ins: dict[Variable, Variable] = {}
+    draws = []
+    for rv in database.records:
+        same = _rebuilt([rv], stand_ins)[0]
+        batch = same.ndim - same.owner.op.ndim_supp
+        draws.append(change_dist_size(same, (rows, *(same.shape[k] for k in range(1, batch)))))
+        stand_ins[rv] = draws[-1].type()
+    transforms = [database.model.rvs_to_transforms[rv] for rv in database.records]
+    outputs = [
+        draw if transform is None else transform.forward(draw, *draw.owner.inputs)
+        for draw, transform in zip(draws, transforms, strict=True)
+    ]
+    outputs += _coordinates(_rebuilt(database.contributions, stand_ins))
+    for stand_in, draw in reversed(list(zip(stand_ins.values(), draws, strict=True))):
+        outputs = graph_replace(outputs, {stand_in: draw}, strict=False)
+    return outputs
+
+
+def _rebuilt(graphs: Sequence[Variable], replacements: dict[Variable, Variable]) -> list[Any]:
+    if not replacements:
+        return list(graphs)
+    return clone_replace(list(graphs), replacements, rebuild_strict=False)
 
 
 def _weight_ratio(

@@ -12,6 +12,7 @@ from pymc_privacy._compat import CategoricalRV, MvNormalRV, TensorVariable
 from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.graph.rows import MOST_UNROLLED
 from pymc_privacy.reparameterise import reparameterisation_of
+from pymc_privacy.reparameterise.multivariate import factor_of
 
 
 def row_density(model, factor: TensorVariable) -> TensorVariable | None:
@@ -38,12 +39,9 @@ def _normal_vector(op, record, mu, covariance):
     if form is None or record.ndim != 2:
         return None
     z = form.inverse(record, None, mu, covariance)
-    while covariance.ndim > 2:
-        covariance = covariance[0]
-    width = covariance.type.shape[-1]
-    factor = pt.linalg.cholesky(covariance)
-    log_det = sum(pt.log(factor[j, j]) for j in range(width))
-    return -0.5 * (z**2).sum(axis=-1) - log_det - 0.5 * width * math.log(2 * math.pi)
+    factor = factor_of(covariance)
+    log_det = sum(pt.log(row[-1]) for row in factor)
+    return -0.5 * (z**2).sum(axis=-1) - log_det - 0.5 * len(factor) * math.log(2 * math.pi)
 
 
 @_row_density.register(CategoricalRV)

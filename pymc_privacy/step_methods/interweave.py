@@ -24,9 +24,15 @@ from pymc_privacy.distributions.marking import is_interwoven, is_marked
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.calls import DirectCall
 from pymc_privacy.graph.database import find_databases
-from pymc_privacy.graph.interweaving import compile_parameters, jitted_moves
+from pymc_privacy.graph.interweaving import ParameterProgram, compile_parameters, jitted_moves
 from pymc_privacy.graph.programs import Point
 from pymc_privacy.step_methods.sweep import Sweep, sweep_statistics
+
+LEAST_ACCEPT = 1e-3
+MANY_RECORDS = 10_000
+STEPS_PER_SWEEP = 250
+# A fresh draw of the records is often refused however near the parameters stay.
+_REFRESH_SCALES = (0.3, 2.4)
 
 
 @dataclass_state
@@ -35,6 +41,8 @@ class InterweaveState(StepMethodState):
 
     tune: bool
     tune_steps: int
+    wide_steps: int
+    wide_accept: float
     centred: tuning.Tuning
     noncentred: tuning.Tuning
 
@@ -44,15 +52,20 @@ class Interweave(BlockedStep):
 
     Given many records the parameters are nearly fixed, and given the parameters the records
     are; moving both at once is what lets a chain forget where it was. Chosen by `pm.sample` for
-    records that can be written as x = T(parameters, u) and their continuous parameters.
+    records and their continuous parameters. Records that can be written as x = T(parameters, u)
+    are carried along with u held fixed; others are drawn afresh with their parameters, a move
+    that is given up after tuning where it was never accepted.
 
     Parameters
     ----------
     vars : list of TensorVariable, optional
         Parameters and record variables; by default all marked ones.
     centred_steps, noncentred_steps : int, optional
-        Trajectories given the records, and random-walk steps with them, in one iteration; 0
-        turns a move off.
+        Moves of the parameters given the records, and with them, in one iteration; 0 turns a
+        move off.
+    sweep_fraction : float, optional
+        The part of the records that each iteration updates, if they are identically
+        distributed; by default all of them, and fewer where there are very many.
     model, rng, initial_point, compile_kwargs, blocked
         As for every step method of PyMC.
 
@@ -94,6 +107,7 @@ class Interweave(BlockedStep):
         *,
         centred_steps: int | None = None,
         noncentred_steps: int | None = None,
+        sweep_fraction: float | None = None,
         model: Any = None,
         rng: Any = None,
         initial_point: Point | None = None,
@@ -111,17 +125,27 @@ class Interweave(BlockedStep):
         if not rvs:
             raise RecordError(
                 "Interweave moves parameters together with the records behind a Privatized "
-                "release; this model has none that can be written as x = T(parameters, u)."
+                "release; this model has none."
             )
         self.databases = find_databases(model, records)
-        self._sweeps = [Sweep(database, compile_kwargs) for database in self.databases]
         self._program = compile_parameters(model, parameters, self.databases, compile_kwargs)
         self._moves: Any = None
-        size = self._program.size
-        default = 2 if self._program.has_gradient else max(8, 3 * size)
+        default = 2 if "centred" in self._program.gradients else max(8, 3 * self._program.size)
         self._centred_steps = default if centred_steps is None else centred_steps
-        default = max(32, 20 * size)
-        self._noncentred_steps = default if noncentred_steps is None else noncentred_steps
+        default = _default_wide_steps(self._program)
+        wide = default if noncentred_steps is None else noncentred_steps
+        self._planned_wide_steps = wide
+        if sweep_fraction is not None and not 0 < sweep_fraction <= 1:
+            raise RecordError(
+                "sweep_fraction must be a number in (0, 1], the part of the records that one "
+                f"iteration updates; got {sweep_fraction}."
+            )
+        self._sweeps = [
+            Sweep(
+                database, compile_kwargs, sweep_fraction or _default_fraction(database.size, wide)
+            )
+            for database in self.databases
+        ]
         self.setup_tuning(0)
 
     def __getstate__(self) -> dict:
@@ -133,6 +157,8 @@ class Interweave(BlockedStep):
         self.tune_steps = steps
         self.centred = tuning.init(self._program.size, scale=0.8)
         self.noncentred = tuning.init(self._program.size)
+        self.wide_steps = self._planned_wide_steps
+        self.wide_accept = 0.0
 
     def setup_chain(self, rng, tune, draws):
         """Take the chain's generator and its plan."""
@@ -143,7 +169,9 @@ class Interweave(BlockedStep):
             sweep.forget()
 
     def stop_tuning(self) -> None:
-        """Keep what was learnt, from here on."""
+        """Keep what was learnt, from here on, and give up a move that was never accepted."""
+        if self.tune and self.tune_steps > 100 and self.wide_accept < LEAST_ACCEPT:
+            self.wide_steps = 0
         self.tune = False
 
     def step(self, point: Point) -> tuple[Point, list[dict[str, float]]]:
@@ -162,7 +190,7 @@ class Interweave(BlockedStep):
             point |= program.unflatten(q)
             point |= dict(zip(program.records, records, strict=True))
             if self.tune:
-                self._learn(shift, here, there)
+                self._learn(q, shift, here, there)
         infos = [sweep.step(self.rng, point) for sweep in self._sweeps]
         statistics = {
             "interweave_centred_accept": here,
@@ -181,33 +209,40 @@ class Interweave(BlockedStep):
             held,
             records,
             self._program.data(),
-            self.centred.factor,
-            self.centred.scale,
-            self._centred_steps,
-            self.noncentred.factor,
-            self.noncentred.scale,
-            self._noncentred_steps,
+            (self.centred.factor, self.centred.scale, self._centred_steps),
+            (self.noncentred.factor, self.noncentred.scale, self.wide_steps),
         )
 
-    def _learn(self, shift: np.ndarray, here: float, there: float) -> None:
-        """Adapt both walks to what has just happened."""
-        target = TRAJECTORY_ACCEPT if self._program.has_gradient else WALK_ACCEPT
+    def _learn(self, q: np.ndarray, shift: np.ndarray, here: float, there: float) -> None:
+        """Adapt both moves to what has just happened."""
+        gradients, refreshes = self._program.gradients, not self._program.interweaves
+        target = TRAJECTORY_ACCEPT if "centred" in gradients else WALK_ACCEPT
         self.centred = tuning.rescale(self.centred, here, target)
-        wide = tuning.observe(self.noncentred, shift)
-        wide = tuning.rescale(wide, there, WALK_ACCEPT)
+        # Given u, the parameters have another covariance than in the posterior: that of
+        # their shifts. Drawn afresh with the records, they have the posterior's.
+        wide = tuning.observe(self.noncentred, q if refreshes else shift)
+        target = TRAJECTORY_ACCEPT if "noncentred" in gradients else WALK_ACCEPT
+        wide = tuning.rescale(wide, there, target)
+        if refreshes:
+            wide = tuning.bounded(wide, *_REFRESH_SCALES)
         if wide.iteration in _milestones(self.tune_steps):
             early = wide.iteration <= self.tune_steps // 2
             wide = tuning.learn_factor(wide, forget=early)
+        if wide.iteration > self.tune_steps // 2:
+            self.wide_accept = max(self.wide_accept, there)
         self.noncentred = wide
 
     def _learn_curvature(self, q: np.ndarray, held: tuple, records: tuple) -> None:
-        """Take the shape of the centred walk from the curvature, where that is defined."""
+        """Take the shape of the centred move from the curvature, where that is defined."""
         if self.centred.iteration not in _milestones(self.tune_steps):
             return
         lengths = 0.5 * np.linalg.norm(self.centred.factor, axis=1)
-        factor = tuning.curvature_factor(
-            lambda q: self._program.centred(q, held, records), q, lengths
-        )
+        density = self._program.given_records(held, records)
+        if "centred" in self._program.gradients:
+            factor = tuning.curvature_factor(lambda q: density(q)[1], q, lengths)
+        else:
+            slope = tuning.numerical_gradient(lambda q: float(density(q)[0]), lengths)
+            factor = tuning.curvature_factor(slope, q, lengths)
         if factor is not None:
             self.centred = self.centred._replace(factor=factor)
 
@@ -232,6 +267,25 @@ class Interweave(BlockedStep):
     def _make_progressbar_update_functions():
         names = ("record_sweep_accept", "interweave_noncentred_accept")
         return (lambda stats: {name: stats[name] for name in names},)
+
+
+def _default_wide_steps(program: ParameterProgram) -> int:
+    """Return how many moves with the records one iteration makes."""
+    if not program.interweaves:
+        # Each draws all records anew, as the sweep does.
+        return 3
+    return 4 if "noncentred" in program.gradients else max(32, 20 * program.size)
+
+
+def _default_fraction(size: int, wide_steps: int) -> float:
+    """Return the part of the records to sweep: about as much work as the other moves.
+
+    A step of the walk reads every record in a fraction of the time that the sweep takes to
+    draw one; with few steps and many records a whole sweep would take nearly all the time.
+    """
+    if size < MANY_RECORDS:
+        return 1.0
+    return min(1.0, max(wide_steps, 1) / STEPS_PER_SWEEP)
 
 
 def _milestones(tune_steps: int) -> set[int]:

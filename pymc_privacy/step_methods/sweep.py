@@ -29,10 +29,12 @@ def sweep_statistics(infos: Sequence[record_sweep.Info]) -> dict[str, float]:
 class Sweep:
     """The compiled programs of one database, and the contributions of its current records."""
 
-    def __init__(self, database: Database, compile_kwargs: dict | None):
+    def __init__(self, database: Database, compile_kwargs: dict | None, fraction: float = 1.0):
         self._database = database
-        self._program = compile_records(database, compile_kwargs)
-        self._proposed = np.empty((self._program.width, database.size))
+        self._rows = rows_of(database, fraction)
+        self._program = compile_records(database, compile_kwargs, rows=self._rows)
+        drawn = database.size if self._rows is None else self._rows
+        self._proposed = np.empty((self._program.width, drawn))
         self._noise: Noise | None = None
         self.forget()
 
@@ -52,12 +54,13 @@ class Sweep:
             self._noise = noise_of(self._database)
         if not self._remembers(point):
             self._state = record_sweep.init(program.contributions_at(point))
+        rows = slice(None) if self._rows is None else _block(rng, self._rows, self._database.size)
         fresh, ratio = program.draw_from(rng, point, self._proposed)
         self._state, info = record_sweep.step(
-            rng, self._state, self._proposed, noise=self._noise, log_weight_ratio=ratio
+            rng, self._state, self._proposed, noise=self._noise, log_weight_ratio=ratio, rows=rows
         )
         for name, proposal in zip(program.records, fresh, strict=True):
-            point[name] = _where(info.accepted, proposal, point[name])
+            point[name] = _where(info.accepted, proposal, point[name], rows)
         self._seen = {name: point[name] for name in program.records}
         return info
 
@@ -70,6 +73,27 @@ class Sweep:
         )
 
 
-def _where(accepted: np.ndarray, proposal: np.ndarray, current: np.ndarray) -> np.ndarray:
-    rows = accepted.reshape(-1, *(1,) * (current.ndim - 1))
-    return np.where(rows, proposal, current)
+def rows_of(database: Database, fraction: float) -> int | None:
+    """Return how many records a sweep updates, or None for all of them.
+
+    A part can be drawn alone only where the records have one law, and no other factor of the
+    model tells them apart.
+    """
+    if fraction >= 1 or not database.exchangeable or database.weights:
+        return None
+    return max(1, math.ceil(fraction * database.size))
+
+
+def _block(rng: np.random.Generator, rows: int, size: int) -> slice:
+    """Choose a block of neighbouring records, each of these as likely as the others."""
+    first = min(int(rng.integers(math.ceil(size / rows))) * rows, size - rows)
+    return slice(first, first + rows)
+
+
+def _where(accepted, proposal: np.ndarray, current: np.ndarray, rows: slice) -> np.ndarray:
+    taken = accepted.reshape(-1, *(1,) * (current.ndim - 1))
+    if len(proposal) == len(current):
+        return np.where(taken, proposal, current)
+    updated = current.copy()
+    updated[rows] = np.where(taken, proposal, current[rows])
+    return updated

@@ -97,16 +97,20 @@ def test_binding_a_name_that_is_not_used_is_refused():
 
 
 def test_curvature_of_a_normal_law_is_its_covariance():
-    factor = tuning.curvature_factor(
-        lambda q: float(normal(q, 0.0)[0]), np.array([3.0, 1.0]), np.array([0.1, 0.2])
-    )
-    np.testing.assert_allclose(factor @ factor.T, COVARIANCE, rtol=1e-6)
-    assert factor[0, 1] == 0
+    lengths = np.array([0.1, 0.2])
+    slopes = [
+        lambda q: normal(q, 0.0)[1],
+        tuning.numerical_gradient(lambda q: float(normal(q, 0.0)[0]), lengths),
+    ]
+    for slope in slopes:
+        factor = tuning.curvature_factor(slope, np.array([3.0, 1.0]), lengths)
+        np.testing.assert_allclose(factor @ factor.T, COVARIANCE, rtol=1e-6)
+        assert factor[0, 1] == 0
 
 
 def test_curvature_that_is_not_concave_is_refused():
-    saddle = tuning.curvature_factor(lambda q: q[0] ** 2 - q[1] ** 2, np.zeros(2), np.ones(2))
-    nowhere = tuning.curvature_factor(lambda q: np.nan, np.zeros(2), np.ones(2))
+    saddle = tuning.curvature_factor(lambda q: q * [2.0, -2.0], np.zeros(2), np.ones(2))
+    nowhere = tuning.curvature_factor(lambda q: q * np.nan, np.zeros(2), np.ones(2))
     assert saddle is None
     assert nowhere is None
 

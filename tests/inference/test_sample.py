@@ -10,6 +10,7 @@ import xarray as xr
 
 import pymc_privacy as pmp
 from pymc_privacy.errors import MixingWarning, RecordError
+from pymc_privacy.reparameterise.movable import MOST_PARAMETERS
 from tests import references
 from tests.references import Release
 from tests.short_runs import SHORT
@@ -26,12 +27,12 @@ def survey(size=20):
     return model
 
 
-def counts(size=20):
-    """Poisson records have no cheap form x = T(parameters, u): the sweep and NUTS take turns."""
+def waiting_times(size=20):
+    """So many parameters are left to NUTS."""
     with pm.Model() as model:
-        rate = pm.Gamma("rate", 2, 1)
-        x = pm.Poisson("x", rate, shape=size)
-        pmp.Privatized("total", pt.minimum(x, 9), pmp.DiscreteLaplace(scale=2.0), observed=31)
+        effects = pm.Normal("effects", shape=MOST_PARAMETERS + 1)
+        x = pm.Gamma("x", pt.exp(0.1 * effects.sum()), 1.0, shape=size)
+        pmp.Privatized("total", pt.minimum(x, 9), pmp.Laplace(scale=2.0), observed=31.0)
     return model
 
 
@@ -53,8 +54,8 @@ def test_records_are_stored_only_on_request():
 
 def test_records_move_before_parameters(caplog):
     caplog.set_level("INFO", logger="pymc")
-    quick(counts(), quiet=False)
-    assert caplog.text.index(">RecordSweep: [x]") < caplog.text.index(">NUTS: [rate]")
+    quick(waiting_times(), quiet=False)
+    assert caplog.text.index(">RecordSweep: [x]") < caplog.text.index(">NUTS: [effects]")
 
 
 def test_records_that_can_be_carried_along_move_with_their_parameters(caplog):
@@ -157,7 +158,7 @@ def test_a_release_that_moves_with_a_parameter_stays_in_its_density():
 
 
 def test_options_of_nuts_are_kept():
-    result = quick(counts(), nuts={"max_treedepth": 1}, target_accept=0.95)
+    result = quick(waiting_times(), nuts={"max_treedepth": 1}, target_accept=0.95)
     assert result.sample_stats["tree_depth"].max() <= 1
 
 

@@ -9,10 +9,11 @@ from scipy import stats
 
 import pymc_privacy as pmp
 from pymc_privacy.distributions.marking import is_interwoven
-from pymc_privacy.graph import interweaving
+from pymc_privacy.graph import carrying, densities, interweaving
 from pymc_privacy.reparameterise import Reparameterisation
+from pymc_privacy.reparameterise.movable import MOST_PARAMETERS
 from tests.short_runs import SHORT
-from tests.stochastic import Z_LIMIT, seed_of, z_of_mean
+from tests.stochastic import FALSE_ALARM, Z_LIMIT, seed_of, z_of_mean
 
 SIZE = 6
 
@@ -60,7 +61,24 @@ def normal_vector():
     return t, pmp.Laplace(scale=2.0), {"theta": stats.norm()}
 
 
+def gamma_of_unknown_shape():
+    """No cheap form x = T(parameters, u): records are drawn afresh with their parameter."""
+    shape = pm.Gamma("shape", 4.0, 2.0)
+    x = pm.Gamma("x", shape, 1.0, shape=SIZE)
+    return pt.clip(x, 0, 4), pmp.Laplace(scale=2.0), {"shape": stats.gamma(4.0, scale=0.5)}
+
+
+def many_parameters():
+    """More than a random walk moves well: trajectories with and without the records."""
+    theta = pm.Normal("theta", 0.3, 1.0)
+    effects = pm.Normal("effects", 0.0, 1.0, shape=24)
+    x = pm.Normal("x", theta + 0.3 * effects.sum(), 1.0, shape=SIZE)
+    return pt.clip(x, -3, 3), pmp.Laplace(scale=2.0), {"theta": stats.norm(0.3)}
+
+
 FAMILIES = [
+    gamma_of_unknown_shape,
+    many_parameters,
     normal_then_normal,
     exponential_under_a_transform,
     bernoulli,
@@ -163,9 +181,68 @@ def test_a_uniform_from_the_wrong_cell_is_noticed(request, monkeypatch):
         inverse=lambda x, w, p: pt.where(pt.eq(x, 1), w * p * 0.5, p + w * (1 - p)),
         needs_uniform=True,
     )
-    monkeypatch.setattr(interweaving, "reparameterisation_of", lambda rv: broken)
+    monkeypatch.setattr(carrying, "reparameterisation_of", lambda rv: broken)
     z = largest_z(*geweke(bernoulli, seed_of(request)))
     assert z > Z_LIMIT, f"z = {z:.1f}"
+
+
+@pytest.mark.slow
+def test_a_joint_refresh_without_its_jacobian_is_noticed(request, monkeypatch):
+    monkeypatch.setattr(
+        densities,
+        "density_of_others",
+        lambda model, databases: model.logp(vars=[model["shape"], model["s"]], jacobian=False),
+    )
+    monkeypatch.setattr(interweaving, "density_of_others", densities.density_of_others)
+    z = largest_z(*geweke(gamma_of_unknown_shape, seed_of(request)))
+    assert z > Z_LIMIT, f"z = {z:.1f}"
+
+
+@pytest.mark.parametrize("family", [bernoulli, gamma_of_unknown_shape], ids=lambda f: f.__name__)
+def test_draws_of_the_moves_use_the_generator_up(family):
+    """A copy of it would give the walk that follows the same numbers again."""
+    program = pmp.Interweave(model=build(family)[0])._program
+    name = "base" if program.interweaves else "refresh"
+    rng = np.random.default_rng(1)
+    point = build(family)[0].initial_point(1)
+    records = [point[r] for r in program.records] if program.interweaves else []
+    first, second = [program.functions[name](rng, program.flatten(point), *records) for _ in "ab"]
+    assert not np.array_equal(first[-1], second[-1])
+
+
+SIMULATED = [normal_then_normal, bernoulli, gamma_of_unknown_shape]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", SIMULATED, ids=lambda f: f.__name__)
+def test_simulation_based_calibration(family, request):
+    """Ranks of prior draws among posterior draws, tuning included, are uniform."""
+    model, _, priors = build(family)
+    step = pmp.Interweave(model=model)
+    natural = _natural(model, list(priors))
+    rng = np.random.default_rng(seed_of(request))
+    draw = pm.compile([], [model[name] for name in (*priors, "s")], random_seed=seed_of(request))
+    kept, thin, bins = 19, 8, 10
+    ranks = []
+    for _ in range(200):
+        *truth, release = draw()
+        model["data"].set_value(np.asarray(release, dtype=model["data"].dtype))
+        step.setup_chain(rng.spawn(1)[0], 150, kept * thin)
+        for sweep in step._sweeps:
+            sweep._noise = None
+        point = model.initial_point(int(rng.integers(2**31)))
+        posterior = []
+        for k in range(150 + kept * thin):
+            if k == 150:
+                step.stop_tuning()
+            point, _ = step.step(point)
+            if k >= 150 and k % thin == 0:
+                posterior.append(natural(point))
+        ranks.append((np.array(posterior) < np.array(truth)).sum(axis=0))
+    for name, rank in zip(priors, np.array(ranks).T, strict=True):
+        counts = np.bincount(rank * bins // (kept + 1), minlength=bins)
+        p = stats.chisquare(counts).pvalue
+        assert p > FALSE_ALARM, f"{name}: p = {p:.2g}, ranks {counts}"
 
 
 def sample(model, **kwargs):
@@ -187,11 +264,19 @@ def regression(size=40, epsilon=1.0):
     return model
 
 
+def moves_after_tuning(result):
+    names = ("interweave_centred_scale", "interweave_noncentred_scale")
+    return any(np.ptp(result.sample_stats[name].values, axis=1).max() > 0 for name in names)
+
+
+def test_adaptation_left_on_is_noticed(monkeypatch):
+    monkeypatch.setattr(pmp.Interweave, "stop_tuning", lambda self: None)
+    assert moves_after_tuning(sample(regression(), draws=80, tune=50))
+
+
 def test_nothing_is_learnt_after_tuning():
     """A scale that still moved would be a kernel that remembers its past."""
-    result = sample(regression(), draws=80, tune=50)
-    for name in ("interweave_centred_scale", "interweave_noncentred_scale"):
-        assert np.ptp(result.sample_stats[name].values, axis=1).max() == 0
+    assert not moves_after_tuning(sample(regression(), draws=80, tune=50))
     warm = sample(regression(), draws=5, tune=50, discard_tuned_samples=False)
     assert np.ptp(warm["warmup_sample_stats"]["interweave_noncentred_scale"].values) > 0
 
@@ -249,10 +334,10 @@ def test_observed_parameters_leave_only_the_sweep():
     assert (result.sample_stats["record_sweep_accept"] > 0).all()
 
 
-def test_many_parameters_are_left_to_nuts(caplog):
+def test_very_many_parameters_are_left_to_nuts(caplog):
     caplog.set_level("INFO", logger="pymc")
     with pm.Model() as model:
-        beta = pm.Normal("beta", shape=30)
+        beta = pm.Normal("beta", shape=MOST_PARAMETERS + 1)
         x = pm.Normal("x", beta.sum(), 1.0, shape=10)
         pmp.Privatized("s", x, pmp.Laplace(scale=1.0), observed=0.0)
     sample(model, quiet=False)
@@ -266,10 +351,23 @@ def test_a_later_release_of_other_records_takes_the_mark_off():
         x = pm.Exponential("x", rate, shape=5)
         pmp.Privatized("sx", pt.clip(x, 0, 5), pmp.Laplace(scale=1.0), observed=3.0)
         assert is_interwoven(rate)
-        y = pm.Poisson("y", rate, shape=4)
-        pmp.Privatized("sy", pt.minimum(y, 5), pmp.DiscreteLaplace(scale=1.0), observed=3)
+        effects = pm.Normal("effects", shape=MOST_PARAMETERS)
+        y = pm.Normal("y", rate + effects.sum(), 1.0, shape=4)
+        pmp.Privatized("sy", pt.clip(y, 0, 5), pmp.Laplace(scale=1.0), observed=3.0)
     assert not is_interwoven(model["rate"])
     assert not is_interwoven(model["x"])
+
+
+def test_a_move_that_is_never_accepted_is_given_up():
+    """Little noise over many records: a fresh database never fits the release."""
+    with pm.Model() as model:
+        shape = pm.Gamma("shape", 2, 1)
+        x = pm.Gamma("x", shape, 1.0, shape=400)
+        pmp.Privatized("s", pt.clip(x, 0, 9), pmp.Laplace(scale=0.01), observed=800.0)
+    step = pmp.Interweave(model=model)
+    result = sample(model, step=step, tune=200, draws=5, chains=1)
+    assert step.wide_steps == 0
+    assert (result.sample_stats["interweave_noncentred_accept"] == 0).all()
 
 
 @pytest.mark.slow
