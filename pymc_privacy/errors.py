@@ -24,5 +24,17 @@ class RecordError(PrivacyError):
     """The record variables of a model are not such that they can be updated one by one."""
 
 
+class BudgetError(PrivacyError):
+    """A release would spend more than the budget has left; nothing was drawn."""
+
+
+class LedgerError(PrivacyError):
+    """A ledger file is not the unbroken record that it must be."""
+
+
 class MixingWarning(UserWarning):
     """The chains have not forgotten where they started; the draws are not yet the posterior."""
+
+
+class InsecureNoiseWarning(UserWarning):
+    """Noise came from a seedable generator; what was made with it must not be published."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import xarray as xr
 from arviz_stats import ess, rhat
 
 from pymc_privacy.distributions.marking import is_marked
-from pymc_privacy.errors import MixingWarning
+from pymc_privacy.errors import GuaranteeError, MixingWarning
 from pymc_privacy.graph.database import is_release
 
 RHAT_LIMIT = 1.05
@@ -36,6 +37,48 @@ def attach_privacy(result: xr.DataTree, model) -> None:
             },
         )
     )
+
+
+def posterior_draws(source: Any, var_names: Any = None) -> dict[str, np.ndarray]:
+    """Return the draws of scalar parameters by name, chains joined; of a tree or of a mapping."""
+    if hasattr(source, "children"):
+        if "posterior" not in source.children:
+            raise GuaranteeError(
+                "A posterior must be a DataTree with a group `posterior`; got groups "
+                f"{', '.join(source.children) or 'none'}."
+            )
+        source = source["posterior"].to_dataset()
+    if isinstance(source, xr.Dataset):
+        scalars = [str(name) for name, v in source.data_vars.items() if v.ndim == 2]
+        draws = {name: source[name].transpose("chain", "draw").values.ravel() for name in scalars}
+    elif isinstance(source, Mapping):
+        draws = {str(name): np.asarray(values) for name, values in source.items()}
+    else:
+        raise GuaranteeError(
+            "Draws must be a one-dimensional array, a mapping of names to such arrays, or a "
+            f"DataTree with a posterior; got {type(source).__name__}."
+        )
+    wanted = list(draws) if var_names is None else list(np.atleast_1d(var_names))
+    missing = [name for name in wanted if name not in draws]
+    if missing or not wanted:
+        raise GuaranteeError(
+            f"var_names must be scalar parameters of the posterior, which has "
+            f"{', '.join(draws) or 'none'}; got {', '.join(missing) or 'none'}."
+        )
+    return {str(name): draws[name] for name in wanted}
+
+
+def observed_values(result: xr.DataTree) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Return the observed variables of a posterior, and the names of its other data."""
+    groups = getattr(result, "children", {})
+    if "observed_data" not in groups:
+        raise GuaranteeError(
+            "A posterior must be a DataTree with a group `observed_data`, as `pm.sample` returns "
+            f"it; got {', '.join(groups) or type(result).__name__}."
+        )
+    observed = result["observed_data"].to_dataset()
+    constant = result["constant_data"].to_dataset() if "constant_data" in groups else {}
+    return {str(k): v.values for k, v in observed.data_vars.items()}, [str(k) for k in constant]
 
 
 def _promise(mechanism) -> str:

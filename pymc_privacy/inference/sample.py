@@ -19,7 +19,7 @@ from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.database import Database, factors_given_records, is_release
 from pymc_privacy.results import attach_privacy, warn_unless_mixed
-from pymc_privacy.step_methods import Interweave, RecordSweep
+from pymc_privacy.step_methods import CountStates, Interweave, RecordSweep
 
 
 def sample(
@@ -95,7 +95,7 @@ def _default_steps(model, kwargs: dict[str, Any]) -> dict[str, Any]:
             compile_kwargs=compile_kwargs,
             **kwargs.pop(method.name, {}),
         )
-        for method in (Interweave, RecordSweep)
+        for method in (CountStates, Interweave, RecordSweep)
         if method in chosen
     ]
     defaults: dict[str, Any] = {"step": ours}

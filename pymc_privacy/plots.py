@@ -1,0 +1,70 @@
+"""Pictures, with Matplotlib where it is installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pymc_privacy.errors import GuaranteeError
+from pymc_privacy.results import posterior_draws
+from pymc_privacy.sanitize import PrivateInterval
+
+# Colours of Okabe and Ito, which colour-blind readers can tell apart.
+_COLOURS = {"proven": "#0072B2", "conditional": "#009E73", "nominal": "#D55E00"}
+
+
+def plot_interval(interval: PrivateInterval, draws_or_idata: Any, *, axis: Any = None) -> Any:
+    """Draw a private interval over the posterior that it protects: for the curator's eyes only.
+
+    The curve shows the posterior given the records, which is confidential. The picture says so.
+
+    Parameters
+    ----------
+    interval : PrivateInterval
+    draws_or_idata : array_like or DataTree
+        The posterior given the records: draws, or a posterior with a variable of that name.
+    axis : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc_privacy as pmp
+    >>> answers = [0, 1, 1, 0] * 100
+    >>> interval = pmp.noise_aware_interval(answers, pmp.Proportion(), epsilon=0.5)
+    >>> confidential = np.random.default_rng(1).beta(201, 201, size=4000)
+    >>> axis = pmp.plot_interval(interval, confidential)
+    >>> axis.get_title()
+    'CONFIDENTIAL: shows the posterior given the records'
+    """
+    axis = _new_axis() if axis is None else axis
+    if isinstance(draws_or_idata, np.ndarray | list | tuple):
+        draws = np.asarray(draws_or_idata, dtype=float).ravel()
+    else:
+        draws = posterior_draws(draws_or_idata, [interval.name])[interval.name]
+    colour = _COLOURS[interval.label]
+    axis.hist(draws, bins="fd", density=True, color="#BBBBBB", label="posterior given the records")
+    ends = sorted((interval.lower, interval.upper))
+    label = f"{interval.prob:.0%} by {interval.method} ({interval.label})"
+    axis.axvspan(*ends, color=colour, alpha=0.2, lw=0, label=label)
+    for end in ends:
+        axis.axvline(end, color=colour, lw=2)
+    axis.set(xlabel=interval.name, yticks=[])
+    axis.set_title("CONFIDENTIAL: shows the posterior given the records")
+    axis.spines[["left", "top", "right"]].set_visible(False)
+    axis.legend(frameon=False)
+    return axis
+
+
+def _new_axis() -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise GuaranteeError(
+            "A plot needs Matplotlib, which is not installed; install pymc-privacy[plots]."
+        ) from None
+    return Figure(figsize=(6, 3.4), layout="constrained").subplots()

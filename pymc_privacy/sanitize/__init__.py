@@ -1,0 +1,79 @@
+"""The curator's side: releases that may be published, budgets, intervals, and their audits."""
+
+from pymc_privacy.sanitize import density_bounds
+from pymc_privacy.sanitize.audit import Audit, audit, repeated
+from pymc_privacy.sanitize.calibrate import Sensitivity
+from pymc_privacy.sanitize.card import (
+    read_card,
+    registry_entry,
+    release_card,
+    to_yaml,
+    write_card,
+)
+from pymc_privacy.sanitize.centre_scale import centre_scale_interval, summary_interval
+from pymc_privacy.sanitize.families import (
+    Family,
+    NormalMean,
+    NormalVariance,
+    Proportion,
+    Rate,
+    Slope,
+)
+from pymc_privacy.sanitize.histogram import (
+    CountCollapse,
+    NoCollapse,
+    P3Histogram,
+    ProportionCollapse,
+    p3_histogram,
+)
+from pymc_privacy.sanitize.interval import PrivateInterval
+from pymc_privacy.sanitize.intervals import (
+    bootstrap_interval,
+    multiple_sanitization_interval,
+    noise_aware_interval,
+)
+from pymc_privacy.sanitize.ledger import Charge, Ledger
+from pymc_privacy.sanitize.precise import joint_guarantee, precise_interval, precise_quantiles
+from pymc_privacy.sanitize.quantiles import pp_interval, pp_quantile, private_quantile
+from pymc_privacy.sanitize.releases import Release, release, simulate_release
+
+__all__ = [
+    "Audit",
+    "Charge",
+    "CountCollapse",
+    "Family",
+    "Ledger",
+    "NoCollapse",
+    "NormalMean",
+    "NormalVariance",
+    "P3Histogram",
+    "PrivateInterval",
+    "Proportion",
+    "ProportionCollapse",
+    "Rate",
+    "Release",
+    "Sensitivity",
+    "Slope",
+    "audit",
+    "bootstrap_interval",
+    "centre_scale_interval",
+    "density_bounds",
+    "joint_guarantee",
+    "multiple_sanitization_interval",
+    "noise_aware_interval",
+    "p3_histogram",
+    "pp_interval",
+    "pp_quantile",
+    "precise_interval",
+    "precise_quantiles",
+    "private_quantile",
+    "read_card",
+    "registry_entry",
+    "release",
+    "release_card",
+    "repeated",
+    "simulate_release",
+    "summary_interval",
+    "to_yaml",
+    "write_card",
+]

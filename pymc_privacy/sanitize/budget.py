@@ -1,0 +1,112 @@
+"""Whether a budget covers a list of charges, in exact arithmetic where the measure is additive."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from pymc_privacy.accounting import (
+    ApproximateDP,
+    GaussianDP,
+    Guarantee,
+    PureDP,
+    ZeroConcentratedDP,
+    compose,
+)
+from pymc_privacy.errors import GuaranteeError
+from pymc_privacy.sanitize.calibrate import exactly
+
+
+def check_budget(budget: Any) -> None:
+    """Refuse a budget against which charges could not be compared."""
+    if not isinstance(budget, PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP):
+        raise GuaranteeError(
+            f"A budget must be a guarantee such as PureDP(1.0, neighbours='replace_one'); got "
+            f"{budget!r}."
+        )
+    if budget.neighbours is None:
+        raise GuaranteeError(
+            'A budget must state neighbours= "replace_one" or "add_remove" (charges for different '
+            "relations do not add up); got None."
+        )
+    if isinstance(budget, ApproximateDP) and budget.delta == 0:
+        raise GuaranteeError("An approximate budget must have delta > 0 (else use PureDP); got 0.")
+
+
+def total(budget: Guarantee, charges: list[Guarantee]) -> Guarantee:
+    """Return what the charges promise together, in the measure of the budget.
+
+    Examples
+    --------
+    >>> total(ZeroConcentratedDP(1.0), [ZeroConcentratedDP(0.25), GaussianDP(0.5)]).rho
+    0.375
+    """
+    if isinstance(budget, ApproximateDP):
+        return compose(*charges, delta=budget.delta)
+    return compose(*[_converted(budget, charge) for charge in charges])
+
+
+def covers(budget: Guarantee, charges: list[Guarantee]) -> bool:
+    """Return whether the budget covers all charges; numbers are compared as decimals, exactly.
+
+    Examples
+    --------
+    >>> tenth, one = PureDP(0.1), PureDP(1.0)
+    >>> covers(one, [tenth] * 10), covers(one, [tenth] * 11)
+    (True, False)
+    """
+    for charge in charges:
+        _check_labels(budget, charge)
+    if isinstance(budget, ApproximateDP):
+        return _covers_approximate(budget, charges)
+    return _amount(budget, charges) <= _amount(budget, [budget])
+
+
+def _amount(budget: Guarantee, charges: list[Guarantee]) -> Fraction:
+    """Return the sum of epsilons, of rhos, or of squared mus."""
+    converted: list[Any] = [_converted(budget, charge) for charge in charges]
+    if isinstance(budget, PureDP):
+        return sum((exactly(c.epsilon) for c in converted), Fraction(0))
+    if isinstance(budget, ZeroConcentratedDP):
+        return sum((exactly(c.rho) for c in converted), Fraction(0))
+    return sum((exactly(c.mu) ** 2 for c in converted), Fraction(0))
+
+
+def _covers_approximate(budget: ApproximateDP, charges: list[Guarantee]) -> bool:
+    """Compare plain sums, which are exact, and then the best composition that is known."""
+    if all(isinstance(charge, PureDP | ApproximateDP) for charge in charges):
+        pairs = [_pair(charge) for charge in charges]
+        epsilon = sum(exactly(pair.epsilon) for pair in pairs)
+        delta = sum(exactly(pair.delta) for pair in pairs)
+        if epsilon <= exactly(budget.epsilon) and delta <= exactly(budget.delta):
+            return True
+    try:
+        composed = compose(*charges, delta=budget.delta)
+    except GuaranteeError:
+        return False  # their failures alone are likelier than the delta of the budget
+    assert isinstance(composed, ApproximateDP)
+    return composed.epsilon <= budget.epsilon
+
+
+def _pair(charge: Any) -> ApproximateDP:
+    return ApproximateDP(charge.epsilon, 0.0) if isinstance(charge, PureDP) else charge
+
+
+def _converted(budget: Guarantee, charge: Guarantee) -> Guarantee:
+    """Return what a charge implies in the measure of the budget, or refuse it."""
+    if type(charge) is type(budget):
+        return charge
+    if isinstance(budget, ZeroConcentratedDP) and isinstance(charge, PureDP | GaussianDP):
+        return charge.to_zero_concentrated()
+    raise GuaranteeError(
+        f"A charge must be in the measure of the budget, or imply it; the budget is {budget}; got "
+        f"{charge}."
+    )
+
+
+def _check_labels(budget: Guarantee, charge: Guarantee) -> None:
+    if (charge.neighbours, charge.unit) != (budget.neighbours, budget.unit):
+        raise GuaranteeError(
+            "A charge must have the neighbours and the unit of the budget, "
+            f"{budget.neighbours} and {budget.unit!r}; got {charge.neighbours} and {charge.unit!r}."
+        )
