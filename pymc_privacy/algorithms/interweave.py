@@ -12,6 +12,12 @@ non-centred law has kinks where records are clamped: its move is a random walk
 theta* = theta + c L e, with e standard normal. With many parameters a walk is slow, and
 both moves are trajectories.
 
+Given u the parameters are tied together by the statistic S(theta, u), in a way that differs from
+one u to the next. Where the noise is additive, of scales b, the factor L follows it:
+(L Lᵀ)⁻¹ = P + J diag(1 / b²) Jᵀ, with J the slopes of S at a reference point that tuning has
+fixed. This depends on u alone, which the move holds, so the walk is as symmetric as with any
+other factor.
+
 Records that have no form x = T(theta, u) are drawn afresh with the parameters: theta* by a
 random walk, x* from f(x | theta*), accepted by p(theta*) eta(s | S(x*)) over
 p(theta) eta(s | S(x)), since f cancels.
@@ -64,6 +70,11 @@ def others(q, *arguments):
 
 def refresh(rng, q, *arguments):
     """Stand for a jitted draw of all records given q; returns `others` there, and the records."""
+    raise NotImplementedError
+
+
+def released(q, *arguments):
+    """Stand for the jitted function from parameters and base variates to the statistic S."""
     raise NotImplementedError
 
 
@@ -151,22 +162,52 @@ def trajectory(rng, q, factor, scale, steps, arguments):
     return q, accept / max(steps, 1)
 
 
-def interwoven_moves(rng, q, held, records, data, centred, wide):
+def factor_given_base(reference, lengths, precision, weights, arguments):
+    """Stand for a bound `local_factor`."""
+    raise NotImplementedError
+
+
+def local_factor(reference, lengths, precision, weights, arguments):
+    """Return L for these base variates: (L Lᵀ)⁻¹ = precision + J diag(weights) Jᵀ.
+
+    The slopes J of the statistic at the reference are central differences over 2 ``lengths``,
+    wide enough to see a slope where records are counts.
+    """
+    slopes = np.empty((reference.size, weights.size))
+    for i in range(reference.size):
+        there = reference.copy()
+        there[i] = reference[i] + lengths[i]
+        above = released(there, *arguments)[0]
+        there[i] = reference[i] - lengths[i]
+        slopes[i] = (above - released(there, *arguments)[0]) / (2 * lengths[i])
+    information = precision + (slopes * weights) @ slopes.T
+    # A slope that is no number, or one beyond all measure, is no guide.
+    if not np.isfinite(information).all():
+        information = precision
+    inverse = np.linalg.inv(information)
+    return np.linalg.cholesky((inverse + inverse.T) / 2)
+
+
+def interwoven_moves(rng, q, held, records, data, centred, wide, local):
     """Move the parameters given the records, then with them.
 
-    ``data`` holds, for each of the five functions of the model, what it reads besides;
-    ``centred`` and ``wide`` are the factor, scale and number of steps of the two moves.
+    ``data`` holds, for each function of the model, what it reads besides; ``centred`` and
+    ``wide`` are the factor, scale and number of steps of the two moves; ``local`` are
+    reference, lengths, precision and weights of a factor that follows u, or empty arrays.
     Returns the parameters, the records, the mean acceptances of the two moves, and by how
     much the second moved the parameters.
     """
     totals = statistics(q, *(held + records + data[0]))
     q, here = centred_move(rng, q, *centred, held + records + totals + data[1])
     u = base(rng, q, *(held + records + data[2]))
-    moved, there = noncentred_move(rng, q, *wide, held + u + data[3])
+    factor, scale, steps = wide
+    if local[0].size > 0 and steps > 0:
+        factor = factor_given_base(*local, held + u + data[5])
+    moved, there = noncentred_move(rng, q, factor, scale, steps, held + u + data[3])
     return moved, forward(moved, *(held + u + data[4])), here, there, moved - q
 
 
-def refreshed_moves(rng, q, held, records, data, centred, wide):
+def refreshed_moves(rng, q, held, records, data, centred, wide, local):
     """Move the parameters given the records, then draw records afresh with them.
 
     As `interwoven_moves`, for records without a form x = T(theta, u).
@@ -199,7 +240,7 @@ def compile_moves(
     ----------
     functions
         The jitted functions of a model by name: statistics and centred; then base,
-        noncentred and forward, or others and refresh.
+        noncentred, forward and released, or others and refresh.
     gradients
         Which densities return their gradient too.
     remember
@@ -214,6 +255,10 @@ def compile_moves(
     if "noncentred" in functions:
         names |= {name: functions[name] for name in ("base", "forward")}
         names["noncentred_move"] = move("noncentred")
+        known = {"released": functions["released"]}
+        names["factor_given_base"] = bind(
+            local_factor, known, label="local factor", remember=remember
+        )
         return bind(interwoven_moves, names, label="interwoven moves", remember=remember)
     names |= {name: functions[name] for name in ("others", "refresh")}
     return bind(refreshed_moves, names, label="refreshed moves", remember=remember)

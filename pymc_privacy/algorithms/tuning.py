@@ -28,6 +28,8 @@ class Tuning(NamedTuple):
     log_scale: float
     moments: Moments
     iteration: int
+    centre: np.ndarray
+    """The mean of what the factor was learnt from; empty before."""
 
     @property
     def scale(self) -> float:
@@ -43,7 +45,7 @@ def no_moments(size: int) -> Moments:
 def init(size: int, scale: float | None = None) -> Tuning:
     """Start with small steps of equal length in every direction."""
     log_scale = math.log(2.4 / math.sqrt(max(size, 1)) if scale is None else scale)
-    return Tuning(0.1 * np.eye(size), log_scale, no_moments(size), 0)
+    return Tuning(0.1 * np.eye(size), log_scale, no_moments(size), 0, np.empty(0))
 
 
 def rescale(tuning: Tuning, accept: float, target: float) -> Tuning:
@@ -72,14 +74,14 @@ def observe(tuning: Tuning, q: np.ndarray) -> Tuning:
 
 def learn_factor(tuning: Tuning, *, forget: bool) -> Tuning:
     """Take the factor from the moments seen so far, shrunk towards its diagonal."""
-    draws, _, scatter = tuning.moments
+    draws, mean, scatter = tuning.moments
     size = len(scatter)
     if draws <= size + 1:
         return tuning
     covariance = scatter / (draws - 1)
     trust = draws / (draws + 5 * size)
     shrunk = trust * covariance + (1 - trust) * np.diag(np.diag(covariance))
-    tuning = tuning._replace(factor=safe_cholesky(shrunk))
+    tuning = tuning._replace(factor=safe_cholesky(shrunk), centre=mean)
     return tuning._replace(moments=no_moments(size)) if forget else tuning
 
 

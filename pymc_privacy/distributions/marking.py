@@ -31,6 +31,14 @@ class InterwovenRecord(RecordMixin, Interwoven):
     """The operation draws records that can be carried along by their parameters."""
 
 
+class Counted(Interwoven):
+    """The operation draws parameters of records that may be known by counts alone."""
+
+
+class CountedRecord(InterwovenRecord, Counted):
+    """The operation draws records of finite support, so many that counts may do."""
+
+
 @cache
 def _marked_class(base: type, mark: type) -> type:
     name = f"{mark.__name__.removesuffix('Mixin')}{base.__name__}"
@@ -73,6 +81,11 @@ def is_marked(variable: TensorVariable) -> bool:
 def is_interwoven(variable: TensorVariable) -> bool:
     """Tell whether the variable is among parameters and records that can move together."""
     return variable.owner is not None and isinstance(variable.owner.op, Interwoven)
+
+
+def is_counted(variable: TensorVariable) -> bool:
+    """Tell whether the variable is among parameters and records that counts may do for."""
+    return variable.owner is not None and isinstance(variable.owner.op, Counted)
 
 
 @_support_point.register(RecordMixin)

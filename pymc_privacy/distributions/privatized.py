@@ -20,6 +20,8 @@ from pymc_privacy._compat import (
     numba_njit,
 )
 from pymc_privacy.distributions.marking import (
+    Counted,
+    CountedRecord,
     Interwoven,
     InterwovenRecord,
     RecordMixin,
@@ -29,10 +31,12 @@ from pymc_privacy.distributions.marking import (
     unmark,
 )
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
+from pymc_privacy.graph.cells import may_be_counted
 from pymc_privacy.graph.columns import column_sums
 from pymc_privacy.graph.locality import find_records, with_known_width
 from pymc_privacy.mechanisms import AdditiveMechanism, Mechanism
 from pymc_privacy.reparameterise import movable_parameters
+from pymc_privacy.sanitize import Release, read_card
 
 _CENTRAL = ("()->()", "(n)->()", "(n,d)->(d)")
 # One call of the simulator draws for all records, so that a vector of scales finds its axis.
@@ -162,6 +166,48 @@ class Privatized(Distribution):
         return release
 
     @classmethod
+    def from_card(
+        cls, name: str, contributions: Any, card: Any, *, dims: Any = None
+    ) -> TensorVariable:
+        """Add a published release to the model on the context stack.
+
+        The law of the noise and the published values come from the card. The contributions are to
+        be computed as the curator did, clipped to the bounds of the card (not checked).
+
+        Parameters
+        ----------
+        name : str
+        contributions : tensor_like
+            As for `Privatized`; with as many records as the card says, where it says so.
+        card : Release, path_like or dict
+            A release, or its card as a file or as a dictionary.
+        dims : str or sequence of str, optional
+
+        Examples
+        --------
+        >>> import pymc as pm
+        >>> import pymc_privacy as pmp
+        >>> published = pmp.release(
+        ...     [0, 1, 1, 0], bounds=(0, 1), epsilon=1.0, neighbours="replace_one"
+        ... )
+        >>> with pm.Model() as model:
+        ...     p = pm.Beta("p", 1, 1)
+        ...     answer = pm.Bernoulli("answer", p, shape=4)
+        ...     yes = pmp.Privatized.from_card("yes", answer, published)
+        >>> yes.owner.op.mechanism == published.mechanism
+        True
+        """
+        release = card if isinstance(card, Release) else read_card(card)
+        contributions = _as_contributions(name, contributions)
+        rows = contributions.type.shape[0] if contributions.ndim else None
+        if release.size is not None and rows not in (None, release.size):
+            raise ReleaseError(
+                f"The contributions to {name!r} must have as many records as were released, "
+                f"{release.size}, which is public; got {rows}."
+            )
+        return cls(name, contributions, release.mechanism, observed=release.value, dims=dims)
+
+    @classmethod
     def dist(
         cls, contributions: Any, mechanism: Mechanism, *, local: bool = False, **kwargs: Any
     ) -> TensorVariable:
@@ -195,10 +241,12 @@ def _mark_records(model, records: list[TensorVariable]) -> None:
     parameters = movable_parameters(model, together) if together else []
     for rv in filter(is_interwoven, model.free_RVs):
         unmark(rv)
+    counted = bool(parameters) and all(map(may_be_counted, together))
+    interwoven, record = (Counted, CountedRecord) if counted else (Interwoven, InterwovenRecord)
     for rv in together:
-        mark(rv, InterwovenRecord if parameters else RecordMixin)
+        mark(rv, record if parameters else RecordMixin)
     for rv in parameters:
-        mark(rv, Interwoven)
+        mark(rv, interwoven)
 
 
 def _as_contributions(name: str, contributions: Any) -> TensorVariable:

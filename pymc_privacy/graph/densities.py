@@ -81,16 +81,27 @@ def density_given_base(
     for term in _terms(model, factors):
         rows = RowExpressions(carried.columns, parameters)
         density += _summed(graph_replace(term, carried.by_value, strict=False), rows)
+    for release, statistic in statistics_given_base(model, databases, parameters, carried).items():
+        value = model.rvs_to_values[release]
+        mechanism = release.owner.op.mechanism
+        density += pt.as_tensor(mechanism.log_density(value, statistic)).sum()
+    return density
+
+
+def statistics_given_base(
+    model,
+    databases: Sequence[Database],
+    parameters: Sequence[Variable],
+    carried: CarriedRecords,
+) -> dict[TensorVariable, TensorVariable]:
+    """Return the statistic behind each central release, as a function of base variates."""
+    found = {}
     for database in databases:
         rows = RowExpressions(carried.columns, parameters)
         for release in database.releases:
             moved = graph_replace(contributions_of(release), carried.natural, strict=False)
-            [moved] = given_others(model, [moved], [])
-            statistic = _column_sums(moved, rows)
-            value = model.rvs_to_values[release]
-            mechanism = release.owner.op.mechanism
-            density += pt.as_tensor(mechanism.log_density(value, statistic)).sum()
-    return density
+            found[release] = _column_sums(given_others(model, [moved], [])[0], rows)
+    return found
 
 
 def density_of_others(model, databases: Sequence[Database]) -> TensorVariable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
@@ -32,9 +32,11 @@ from pymc_privacy.graph.densities import (
     density_given_records,
     density_of_others,
     fresh_records,
+    statistics_given_base,
 )
 from pymc_privacy.graph.generators import with_generator
 from pymc_privacy.graph.locality import Point
+from pymc_privacy.mechanisms import AdditiveMechanism
 
 # Beyond, trajectories with gradients beat a random walk whose steps cost a third.
 FEW_PARAMETERS = 20
@@ -50,8 +52,10 @@ class ParameterProgram:
     releases, and its gradient if it has one;
     ``base(rng, q, *held, *records)`` returns the u of the records, by columns;
     ``noncentred(q, *held, *u)`` is log p(parameters, releases, … | u);
-    ``forward(q, *held, *u)`` returns the records (value coordinates) that u stands for.
-    Instead of the last three, where some record has no known form x = T(parameters, u):
+    ``forward(q, *held, *u)`` returns the records (value coordinates) that u stands for;
+    ``released(q, *held, *u)`` returns the statistic behind all releases, if their noise is
+    additive, and else an empty vector.
+    Instead of the last four, where some record has no known form x = T(parameters, u):
     ``others(q, *held, *records)`` is the log density of all but the records;
     ``refresh(rng, q, *held)`` draws all records given q, and returns that density and them.
     """
@@ -65,6 +69,8 @@ class ParameterProgram:
     """The number of arguments of each function."""
     gradients: frozenset[str] = frozenset()
     """Which densities return their gradient too."""
+    weights: np.ndarray = field(default_factory=lambda: np.empty(0))
+    """1 / scale² of the noise on each coordinate of ``released``."""
 
     @cached_property
     def size(self) -> int:
@@ -129,12 +135,30 @@ def compile_parameters(
         graphs["base"] = carried.base
         graphs["noncentred"] = [density, *(_gradient(density, parameters) if many else [])]
         graphs["forward"] = carried.values
-        arguments |= {"base": values, "noncentred": carried.columns, "forward": carried.columns}
+        totals, weights = _released(model, databases, parameters, carried)
+        graphs["released"] = [totals]
+        arguments |= dict.fromkeys(("noncentred", "forward", "released"), carried.columns)
+        arguments["base"] = values
     else:
         graphs["others"] = [density_of_others(model, databases)]
         graphs["refresh"] = fresh_records(model, databases)
         arguments |= {"others": values, "refresh": []}
-    return _compiled(model, parameters, values, graphs, arguments, compile_kwargs)
+        weights = np.empty(0)
+    program = _compiled(model, parameters, values, graphs, arguments, compile_kwargs)
+    return replace(program, weights=weights)
+
+
+def _released(model, databases, parameters, carried) -> tuple[TensorVariable, np.ndarray]:
+    """Return the statistic behind all releases as one vector, and 1 / scale² of its noise."""
+    found = statistics_given_base(model, databases, parameters, carried)
+    mechanisms = [release.owner.op.mechanism for release in found]
+    if not found or not all(isinstance(m, AdditiveMechanism) for m in mechanisms):
+        return pt.zeros(0), np.empty(0)
+    parts = [pt.atleast_1d(statistic) for statistic in found.values()]
+    scales = [
+        np.broadcast_to(m.scale, part.type.shape) for m, part in zip(mechanisms, parts, strict=True)
+    ]
+    return pt.concatenate(parts), 1 / np.concatenate(scales) ** 2
 
 
 def size_of(model, parameters: Sequence[Variable]) -> int:

@@ -29,6 +29,10 @@ from pymc_privacy.graph.programs import Point
 from pymc_privacy.step_methods.sweep import Sweep, sweep_statistics
 
 LEAST_ACCEPT = 1e-3
+# Slopes of the statistic are taken over this many standard deviations to each side, and
+# only where as many evaluations as there are parameters cost less than they gain.
+LENGTH_OF_SLOPES = 0.2
+MOST_FOLLOWED = 60
 MANY_RECORDS = 10_000
 STEPS_PER_SWEEP = 250
 # A fresh draw of the records is often refused however near the parameters stay.
@@ -130,6 +134,9 @@ class Interweave(BlockedStep):
         self.databases = find_databases(model, records)
         self._program = compile_parameters(model, parameters, self.databases, compile_kwargs)
         self._moves: Any = None
+        self._local_parts: tuple[np.ndarray, ...] | None = None
+        size, weights = self._program.size, self._program.weights
+        self._follows = len(weights) > 0 and size <= MOST_FOLLOWED
         default = 2 if "centred" in self._program.gradients else max(8, 3 * self._program.size)
         self._centred_steps = default if centred_steps is None else centred_steps
         default = _default_wide_steps(self._program)
@@ -211,16 +218,28 @@ class Interweave(BlockedStep):
             self._program.data(),
             (self.centred.factor, self.centred.scale, self._centred_steps),
             (self.noncentred.factor, self.noncentred.scale, self.wide_steps),
+            self._local(),
         )
+
+    def _local(self) -> tuple[np.ndarray, ...]:
+        """Return what a factor that follows the base variates is made of, once it is learnt."""
+        centre, factor = self.noncentred.centre, self.noncentred.factor
+        if not (self._follows and len(centre)):
+            return (np.empty(0), np.empty(0), np.empty((0, 0)), np.empty(0))
+        if self._local_parts is None or self._local_parts[0] is not centre:
+            lengths = LENGTH_OF_SLOPES * np.linalg.norm(factor, axis=1)
+            precision = np.linalg.inv(factor @ factor.T)
+            self._local_parts = (centre, lengths, precision, self._program.weights)
+        return self._local_parts
 
     def _learn(self, q: np.ndarray, shift: np.ndarray, here: float, there: float) -> None:
         """Adapt both moves to what has just happened."""
         gradients, refreshes = self._program.gradients, not self._program.interweaves
         target = TRAJECTORY_ACCEPT if "centred" in gradients else WALK_ACCEPT
         self.centred = tuning.rescale(self.centred, here, target)
-        # Given u, the parameters have another covariance than in the posterior: that of
-        # their shifts. Drawn afresh with the records, they have the posterior's.
-        wide = tuning.observe(self.noncentred, q if refreshes else shift)
+        # Given u, the parameters have another covariance than in the posterior: one that
+        # follows u, or that of their shifts. Drawn afresh, they have the posterior's.
+        wide = tuning.observe(self.noncentred, q if refreshes or self._follows else shift)
         target = TRAJECTORY_ACCEPT if "noncentred" in gradients else WALK_ACCEPT
         wide = tuning.rescale(wide, there, target)
         if refreshes:

@@ -1,0 +1,266 @@
+"""Leave the posterior of parameters and of counts of equal records invariant, in O(cells).
+
+Records of finite support that are identically distributed are known, up to their order, by
+the number c_k of them in each cell k. Given theta these counts are Multinomial(n, f(theta)),
+so with contributions t_k of a record in cell k the posterior is
+
+    p(theta) Multinomial(c; n, f(theta)) eta(s | S),    S = sum_k c_k t_k.
+
+Three moves leave it invariant, none of which looks at a single record.
+
+*Centred.* theta moves given c, by a trajectory for p(theta) prod_k f_k(theta)^{c_k}.
+
+*With the counts.* theta* comes from a random walk, p = f(theta), p* = f(theta*). Each record
+moves on its own from its cell j to a cell k, so that (j, k) has the maximal coupling
+
+    m(j, k) = 1{j = k} min(p_j, p*_j) + (p_j - p*_j)_+ (p*_k - p_k)_+ / sum_l (p*_l - p_l)_+ :
+
+it stays with probability min(1, p*_j / p_j), else it falls into a cell k in proportion to
+(p*_k - p_k)_+. The margins of m are p and p*, and exchanging p and p* transposes it. Hence
+the counts (c, c*) of n independent pairs drawn from m have a joint law
+
+    Multinomial(c; n, p) K(c -> c* | p, p*) = Multinomial(c*; n, p*) K(c* -> c | p*, p),
+
+both sides being the probability of the same tables of pairs. So the move is accepted with
+probability min(1, p(theta*) eta(s | S*) / [p(theta) eta(s | S)]), where p(theta) is the
+density in the coordinates that walk; the law of the counts cancels.
+
+*Blocks.* Every record is chosen with the same probability, whatever its value, and the chosen
+ones are drawn afresh from f(theta): accepted by eta(s | S*) / eta(s | S) alone.
+
+Several databases stand one after the other in the same arrays; ``starts`` says where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from pymc_privacy.algorithms.binding import Remember, bind
+from pymc_privacy.algorithms.interweave import (
+    SHORT_STEP,
+    acceptance,
+    lower_times,
+    trajectory,
+    walk,
+)
+
+# Every fourth block is small, so that some are accepted where the large ones do not fit.
+SMALL_BLOCK = 0.125
+# About 0.5 for the large blocks, and 0.8 for the small ones.
+BLOCK_ACCEPT = 0.58
+
+
+class State(NamedTuple):
+    """The parameters, and the number of records in each cell."""
+
+    q: np.ndarray
+    counts: np.ndarray
+
+
+class Info(NamedTuple):
+    """What happened in one iteration."""
+
+    centred_accept: float
+    noncentred_accept: float
+    block_accept: float
+    shift: np.ndarray
+    """By how much the parameters moved with the counts."""
+
+
+class Cells(NamedTuple):
+    """What never changes: contributions (cells, d) and the first cell of each database."""
+
+    contributions: np.ndarray
+    starts: np.ndarray
+
+
+# Names of functions that a model provides; see `bind`.
+def centred_move(rng, q, factor, scale, steps, arguments):
+    """Stand for a bound `trajectory` or `walk` given the counts."""
+    raise NotImplementedError
+
+
+def law(q, *arguments):
+    """Stand for a jitted function: log p(theta) (0-d) and the probabilities of all cells."""
+    raise NotImplementedError
+
+
+def log_noise(totals, *arguments):
+    """Stand for a jitted function: a tuple of log eta(s | S) (0-d)."""
+    raise NotImplementedError
+
+
+@njit(cache=True)
+def totals_of(counts, contributions):
+    """Return S = sum_k c_k t_k."""
+    totals = np.zeros(contributions.shape[1])
+    for k in range(counts.size):
+        if counts[k] > 0:
+            for j in range(totals.size):
+                totals[j] += counts[k] * contributions[k, j]
+    return totals
+
+
+@njit(cache=True)
+def scatter(rng, records, weights, counts):
+    """Throw records into cells in proportion to weights, adding them to the counts.
+
+    Cell after cell, the number is Binomial among those that are left. The weights must not
+    all be zero.
+    """
+    rest = np.empty(weights.size)
+    total = 0.0
+    # Summed from the end, the last cell of any weight has exactly all that is left.
+    for k in range(weights.size - 1, -1, -1):
+        total += weights[k]
+        rest[k] = total
+    for k in range(weights.size):
+        if records == 0:
+            break
+        if weights[k] > 0.0:
+            here = rng.binomial(records, weights[k] / rest[k])
+            counts[k] += here
+            records -= here
+
+
+@njit(cache=True)
+def couple(rng, counts, here, there, starts):
+    """Move counts of law Multinomial(n, here) to Multinomial(n, there), as few as can be."""
+    moved = counts.copy()
+    gains = np.maximum(there - here, 0.0)
+    for s in range(starts.size - 1):
+        first, last = starts[s], starts[s + 1]
+        # Equal up to rounding: a record that left would have nowhere to go.
+        if gains[first:last].sum() == 0.0:
+            continue
+        leaving = 0
+        for k in range(first, last):
+            if counts[k] > 0 and there[k] < here[k]:
+                moved[k] = rng.binomial(counts[k], there[k] / here[k])
+                leaving += counts[k] - moved[k]
+        scatter(rng, leaving, gains[first:last], moved[first:last])
+    return moved
+
+
+@njit(cache=True)
+def redraw(rng, counts, probabilities, starts, fraction):
+    """Draw afresh each record with probability ``fraction``."""
+    moved = counts.copy()
+    for s in range(starts.size - 1):
+        first, last = starts[s], starts[s + 1]
+        chosen = 0
+        for k in range(first, last):
+            if counts[k] > 0:
+                moved[k] -= rng.binomial(counts[k], fraction)
+                chosen += counts[k] - moved[k]
+        scatter(rng, chosen, probabilities[first:last], moved[first:last])
+    return moved
+
+
+@njit(cache=True)
+def arrange(rng, counts):
+    """Return the cells of all records in uniformly random order.
+
+    Given the counts, every order of exchangeable records is equally likely.
+    """
+    order = np.empty(counts.sum(), dtype=np.int64)
+    size = 0
+    for k in range(counts.size):
+        for _ in range(counts[k]):
+            # Uniform up to n / 2^53, as every real number of the generator is.
+            place = int(rng.random() * (size + 1))
+            order[size] = order[place]
+            order[place] = k
+            size += 1
+    return order
+
+
+def counted_walk(rng, q, counts, cells, factor, scale, steps, given, noise):
+    """Take random-walk steps that carry the counts along.
+
+    Returns the parameters, the counts, the mean acceptance and the probabilities of the cells.
+    """
+    contributions, starts = cells
+    density, here = law(q, *given)
+    now = density.item() + log_noise(totals_of(counts, contributions), *noise)[0].item()
+    accept = 0.0
+    for step in range(steps):
+        length = scale * SHORT_STEP if step % 4 == 3 else scale
+        proposal = q + length * lower_times(factor, rng.standard_normal(q.size))
+        density, there = law(proposal, *given)
+        # Outside the support there are no probabilities to couple.
+        if not density.item() > -np.inf:
+            continue
+        moved = couple(rng, counts, here, there, starts)
+        then = density.item() + log_noise(totals_of(moved, contributions), *noise)[0].item()
+        accept += acceptance(then - now)
+        if then + rng.standard_exponential() >= now:
+            q, counts, here, now = proposal, moved, there, then
+    return q, counts, accept / max(steps, 1), here
+
+
+def redrawn_blocks(rng, counts, cells, probabilities, fraction, blocks, noise):
+    """Offer blocks of fresh records; return the counts and the mean acceptance."""
+    contributions, starts = cells
+    now = log_noise(totals_of(counts, contributions), *noise)[0].item()
+    accept = 0.0
+    for block in range(blocks):
+        share = fraction * SMALL_BLOCK if block % 4 == 3 else fraction
+        moved = redraw(rng, counts, probabilities, starts, share)
+        then = log_noise(totals_of(moved, contributions), *noise)[0].item()
+        accept += acceptance(then - now)
+        if then + rng.standard_exponential() >= now:
+            counts, now = moved, then
+    return counts, accept / max(blocks, 1)
+
+
+def step(rng, state, cells, held, data, centred, wide, block):
+    """Move the parameters given the counts, then with them, then blocks of records.
+
+    ``data`` holds what each function of the model (the centred density, the law, the noise)
+    reads besides; ``centred`` and ``wide`` are the factor, scale and number of steps of the
+    two moves, ``block`` the fraction of records in a block and the number of blocks.
+    """
+    start, counts = state
+    q, here = centred_move(rng, start, *centred, held + (counts,) + data[0])
+    moved, counts, there, probabilities = counted_walk(
+        rng, q, counts, cells, *wide, held + data[1], data[2]
+    )
+    counts, kept = redrawn_blocks(rng, counts, cells, probabilities, *block, data[2])
+    return State(moved, counts), Info(here, there, kept, moved - q)
+
+
+def compile_step(
+    *,
+    centred: Any,
+    law: Any,
+    noise: Any,
+    has_gradient: bool,
+    remember: Remember | None = None,
+) -> Callable[..., tuple[State, Info]]:
+    """Compile one iteration of all moves into a single call.
+
+    Parameters
+    ----------
+    centred, law, noise
+        The jitted functions of a model.
+    has_gradient
+        Whether ``centred`` returns its gradient too.
+    remember
+        As for `bind`.
+    """
+
+    def made(template, label, **functions):
+        return bind(template, functions, label=f"counted {label}", remember=remember)
+
+    return made(
+        step,
+        "step",
+        centred_move=made(trajectory if has_gradient else walk, "centred", log_density=centred),
+        counted_walk=made(counted_walk, "walk", law=law, log_noise=noise),
+        redrawn_blocks=made(redrawn_blocks, "blocks", log_noise=noise),
+    )

@@ -1,0 +1,243 @@
+"""Databases known by counts: when that is possible, and the compiled functions of their moves."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+
+from pymc_privacy._compat import (
+    CACHED_SRC_FUNCTIONS,
+    Mode,
+    NullTypeGradError,
+    SharedVariable,
+    TensorVariable,
+    Variable,
+    ancestors,
+    compile_graph,
+    join_nonshared_inputs,
+)
+from pymc_privacy.algorithms import count_states, interweave
+from pymc_privacy.graph.cells import (
+    LEAST_RECORDS,
+    Cells,
+    NotCounted,
+    find_cells,
+    log_probabilities,
+    on_cells,
+)
+from pymc_privacy.graph.columns import columns
+from pymc_privacy.graph.database import Database, factors_of, find_databases
+from pymc_privacy.graph.interweaving import ParameterProgram
+from pymc_privacy.graph.locality import Point, probing_point
+
+# One move costs as much with a cell more as one of records does with three records more.
+MOST_CELLS = 2048
+RECORDS_PER_CELL = 4
+# Probabilities that add up to anything else belong to parameters outside their support.
+_ROUNDING = 1e-6
+# For graphs that are evaluated at one point.
+_ONCE = Mode(linker="py", optimizer="fast_compile")
+
+
+@dataclass(frozen=True)
+class CountedDatabase:
+    """A database, its cells, and what each of them contributes to the releases."""
+
+    database: Database
+    cells: Cells
+    contributions: np.ndarray
+    """Shape (cells, d)."""
+    log_probabilities: TensorVariable
+    """A function of the parameters' values."""
+
+    @property
+    def records(self) -> list[str]:
+        """Return the names of the records' values."""
+        return [self.database.model.rvs_to_values[rv].name for rv in self.cells.records]
+
+    def cells_at(self, point: Point) -> np.ndarray:
+        """Return the cell of each record of a point."""
+        return self.cells.cells_of([point[name] for name in self.records])
+
+
+def count_databases(model, records: Sequence[TensorVariable]) -> list[CountedDatabase]:
+    """Write the databases of some records by counts, or raise `NotCounted`."""
+    return [_counted(database) for database in find_databases(model, records)]
+
+
+def _counted(database: Database) -> CountedDatabase:
+    if database.weights:
+        raise NotCounted("something else than a central release depends on single records")
+    if not database.exchangeable:
+        raise NotCounted("the records are not identically distributed")
+    cells = find_cells(database.records)
+    if cells.size > MOST_CELLS:
+        raise NotCounted(f"there are {cells.size} cells, which is more than {MOST_CELLS}")
+    if database.size < max(LEAST_RECORDS, RECORDS_PER_CELL * cells.size):
+        raise NotCounted(f"there are {database.size} records in {cells.size} cells, too few")
+    counted = CountedDatabase(
+        database, cells, _contributions(database, cells), log_probabilities(database.model, cells)
+    )
+    _verify(counted)
+    return counted
+
+
+def _contributions(database: Database, cells: Cells) -> np.ndarray:
+    """Return what a record in each cell contributes, all releases side by side."""
+    by_value = {
+        database.model.rvs_to_values[rv]: pt.constant(value)
+        for rv, value in zip(cells.records, cells.values(), strict=True)
+    }
+    graphs = on_cells(database.model, database.contributions, by_value)
+    if any(isinstance(v, SharedVariable) for v in ancestors(graphs)):
+        raise NotCounted("contributions depend on data that can be set anew")
+    parts = [column.astype("float64") for graph in graphs for column in columns(graph)]
+    return np.stack(_evaluate([], parts, {}), axis=1)
+
+
+def _verify(counted: CountedDatabase) -> None:
+    """Compare, at one point, what the cells say with what the model says of each record."""
+    model, point = counted.database.model, probing_point(counted.database.model)
+    whole = [column for t in counted.database.contributions for column in columns(t)]
+    densities = model.logp(vars=list(counted.cells.records), sum=False)
+    rows = [term.reshape((term.shape[0], -1)).sum(axis=1) for term in densities]
+    graphs = [*model.replace_rvs_by_values(whole), reduce(pt.add, rows), counted.log_probabilities]
+    *contributions, by_record, by_cell = _evaluate(model.value_vars, graphs, point)
+    where = counted.cells_at(point)
+    agree = [
+        np.allclose(np.transpose(contributions), counted.contributions[where]),
+        np.allclose(by_record, by_cell[where]),
+        np.isclose(np.exp(by_cell).sum(), 1.0),
+    ]
+    if not all(agree):
+        raise NotCounted("the model says of single records what it does not say of cells")
+
+
+def _evaluate(inputs: Sequence[Variable], graphs: Sequence[TensorVariable], point: Point):
+    try:
+        function = compile_graph(inputs, list(graphs), on_unused_input="ignore", mode=_ONCE)
+        return function(*(point[value.name] for value in inputs))
+    except (TypeError, ValueError, AssertionError, IndexError) as error:
+        raise NotCounted("the number of records is written into the model") from error
+
+
+def compile_counts(
+    model,
+    parameters: Sequence[Variable],
+    counted: Sequence[CountedDatabase],
+    compile_kwargs: dict | None = None,
+) -> ParameterProgram:
+    """Compile the densities of parameters, given as value variables, and of counts.
+
+    ``centred(q, *held, counts)`` is log p(parameters, …) + sum_k c_k log f_k and its gradient;
+    ``law(q, *held)`` is log p(parameters, …), and the probabilities f_k;
+    ``noise(totals)`` is the log density of the releases.
+    """
+    point = model.initial_point(random_seed=0)
+    counts, totals = pt.lvector("counts"), pt.vector("totals")
+    prior = _prior(model, parameters, counted)
+    logs = [database.log_probabilities for database in counted]
+    inside = reduce(pt.and_, [abs(pt.exp(log).sum() - 1.0) < _ROUNDING for log in logs])
+    log = pt.concatenate(logs)
+    likelihood = pt.switch(pt.eq(counts, 0), 0.0, counts * log).sum()
+    density = pt.switch(inside, prior + likelihood, -np.inf)
+    gradient = _gradient(density, parameters)
+    graphs = {
+        "centred": [density, *gradient],
+        "law": [pt.switch(inside, prior, -np.inf), pt.exp(log)],
+    }
+    above = set(ancestors([graph for group in graphs.values() for graph in group]))
+    held = [v for v in model.value_vars if v in above and v not in set(parameters)]
+    arguments = {"centred": [counts], "law": [], "noise": [totals]}
+    functions, given = {}, {}
+    for name, outputs in (graphs | {"noise": [_log_noise(model, counted, totals)]}).items():
+        inputs = arguments[name]
+        if name != "noise":
+            outputs, q = join_nonshared_inputs(
+                point=point, inputs=list(parameters), outputs=outputs, make_inputs_shared=False
+            )
+            inputs = [q, *held, *inputs]
+        functions[name] = compile_graph(
+            inputs,
+            outputs,
+            on_unused_input="ignore",
+            # The moves call these functions from jitted code, whatever else the user compiles to.
+            **((compile_kwargs or {}) | {"mode": "NUMBA"}),
+        )
+        functions[name].trust_input = True
+        given[name] = len(inputs)
+    return ParameterProgram(
+        parameters=tuple(v.name for v in parameters),
+        shapes=tuple(np.shape(point[v.name]) for v in parameters),
+        held=tuple(v.name for v in held),
+        records=tuple(name for database in counted for name in database.records),
+        functions=functions,
+        given=given,
+        gradients=frozenset(["centred"] if gradient else []),
+    )
+
+
+def _prior(model, parameters, counted) -> TensorVariable:
+    """Return the log density of whatever depends on the parameters, but for records."""
+    ours = {f for c in counted for f in (*c.database.records, *c.database.releases)}
+    terms = model.logp(vars=[f for f in factors_of(model) if f not in ours], sum=False)
+    moving = [term.sum() for term in terms if set(ancestors([term])) & set(parameters)]
+    return reduce(pt.add, moving, pt.constant(0.0))
+
+
+def _log_noise(model, counted, totals: TensorVariable) -> TensorVariable:
+    """Return the log density of all releases as a function of the totals, one vector."""
+    density, first = pt.constant(0.0), 0
+    for release in (r for c in counted for r in c.database.releases):
+        width = release.type.shape[0] if release.ndim else 1
+        statistic = totals[first : first + width] if release.ndim else totals[first]
+        value = model.rvs_to_values[release]
+        density += pt.as_tensor(release.owner.op.mechanism.log_density(value, statistic)).sum()
+        first += width
+    return density
+
+
+def _gradient(density: TensorVariable, parameters: Sequence[Variable]) -> list[TensorVariable]:
+    try:
+        gradients = pt.grad(density, list(parameters), disconnected_inputs="ignore")
+    except (NotImplementedError, NullTypeGradError):
+        return []
+    return [pt.concatenate([gradient.ravel() for gradient in gradients])]
+
+
+def moves_of(counted: Sequence[CountedDatabase]) -> count_states.Cells:
+    """Put the cells of several databases one after the other."""
+    sizes = [database.cells.size for database in counted]
+    widths = [database.contributions.shape[1] for database in counted]
+    contributions = np.zeros((sum(sizes), sum(widths)))
+    row = column = 0
+    for database, size, width in zip(counted, sizes, widths, strict=True):
+        contributions[row : row + size, column : column + width] = database.contributions
+        row, column = row + size, column + width
+    return count_states.Cells(contributions, np.cumsum([0, *sizes]))
+
+
+def jitted_step(program: ParameterProgram) -> Any:
+    """Compile the moves of a program into a single jitted call."""
+    jitted = {name: function.vm.jit_fn for name, function in program.functions.items()}
+    keys = [CACHED_SRC_FUNCTIONS.get(function.py_func) for function in jitted.values()]
+    editions = [inspect.getsource(count_states), inspect.getsource(interweave)]
+
+    def remember(function, label: str) -> bool:
+        # Without a key for each graph two models could not be told apart.
+        if None in keys:
+            return False
+        text = repr((label, editions, sorted(program.gradients), keys))
+        CACHED_SRC_FUNCTIONS[function] = sha256(text.encode()).hexdigest()
+        return True
+
+    return count_states.compile_step(
+        **jitted, has_gradient="centred" in program.gradients, remember=remember
+    )

@@ -1,0 +1,319 @@
+"""Courier of `pymc_privacy.algorithms.count_states` inside `pm.sample`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from rich.progress import TextColumn
+from rich.table import Column
+
+from pymc_privacy._compat import (
+    BlockedStep,
+    Competence,
+    StepMethodState,
+    dataclass_state,
+    get_random_generator,
+    get_value_vars_from_user_vars,
+    modelcontext,
+)
+from pymc_privacy.algorithms import count_states, tuning
+from pymc_privacy.algorithms.interweave import TRAJECTORY_ACCEPT, WALK_ACCEPT
+from pymc_privacy.distributions.marking import is_counted, is_marked
+from pymc_privacy.errors import RecordError
+from pymc_privacy.graph.calls import DirectCall
+from pymc_privacy.graph.cells import NotCounted
+from pymc_privacy.graph.counting import (
+    CountedDatabase,
+    compile_counts,
+    count_databases,
+    jitted_step,
+    moves_of,
+)
+from pymc_privacy.graph.programs import Point
+from pymc_privacy.step_methods.interweave import Interweave, _milestones
+
+MOST_WALK_STEPS = 200
+FEWEST_BLOCKS, MOST_BLOCKS = 8, 200
+
+
+@dataclass_state
+class CountStatesState(StepMethodState):
+    """What a resumed chain needs besides its point; counts follow from the point."""
+
+    tune: bool
+    tune_steps: int
+    centred: tuning.Tuning
+    noncentred: tuning.Tuning
+    block: tuning.Tuning
+
+
+class CountStates(BlockedStep):
+    """Know records of finite support by their counts, which cost the same for any number of them.
+
+    Parameters move given the counts, then with them, then blocks of records are drawn afresh.
+    Records are written back in random order, which is exact because they are exchangeable.
+    Chosen by `pm.sample` for many records with few different values (see Notes), and their
+    continuous parameters.
+
+    Parameters
+    ----------
+    vars : list of TensorVariable, optional
+        Parameters and record variables; by default all marked ones. If these cannot be known
+        by counts, an :class:`~pymc_privacy.Interweave` is returned, which does the same slowly.
+    centred_steps, noncentred_steps, blocks : int, optional
+        Moves of the parameters given the counts, moves with them, and blocks of fresh records,
+        in one iteration; 0 turns a move off. By default there are as many blocks as make up all
+        records, within bounds, or few where the totals determine the counts.
+    model, rng, initial_point, compile_kwargs, blocked
+        As for every step method of PyMC.
+
+    Notes
+    -----
+    All record variables of a database must be Bernoulli, Categorical, DiscreteUniform with
+    constant bounds or Binomial with a constant n, identically distributed, and seen by central
+    releases only; together they may take at most 2048 different values, and there must be at
+    least 500 records and four for each value.
+
+    Statistics: ``count_states_centred_accept``, ``count_states_noncentred_accept`` and
+    ``count_states_block_accept``, the fractions of accepted moves; ``count_states_centred_scale``
+    and ``count_states_noncentred_scale``, their lengths, and ``count_states_block_fraction``, the
+    expected fraction of all records in a large block, learnt during tuning and then kept.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_privacy as pmp
+    >>> with pm.Model():
+    ...     p = pm.Beta("p", 1, 1)
+    ...     x = pm.Bernoulli("x", p, shape=2000)
+    ...     s = pmp.Privatized("s", x, pmp.Laplace(scale=2.0), observed=700.5)
+    ...     step = pmp.CountStates()
+    >>> step.vars
+    [p_logodds__, x]
+    """
+
+    name = "count_states"
+    default_blocked = True
+    default_tune_steps = 1000
+    stats_dtypes_shapes: ClassVar[dict] = {
+        f"count_states_{name}": (np.float64, [])
+        for name in (
+            "centred_accept",
+            "noncentred_accept",
+            "block_accept",
+            "centred_scale",
+            "noncentred_scale",
+            "block_fraction",
+        )
+    }
+    _state_class = CountStatesState
+
+    def __new__(cls, vars: Any = None, **kwargs: Any):
+        """Make way for `Interweave` where `pm.sample` asks for what counts cannot do."""
+        if vars is None:
+            return super().__new__(cls, **kwargs)
+        try:
+            _count(modelcontext(kwargs.get("model")), vars)
+        except NotCounted:
+            ours = ("centred_steps", "noncentred_steps", "blocks")
+            return Interweave(vars, **{k: v for k, v in kwargs.items() if k not in ours})
+        return super().__new__(cls, vars, **kwargs)
+
+    def __init__(
+        self,
+        vars: Any = None,
+        *,
+        centred_steps: int | None = None,
+        noncentred_steps: int | None = None,
+        blocks: int | None = None,
+        model: Any = None,
+        rng: Any = None,
+        initial_point: Point | None = None,
+        compile_kwargs: dict | None = None,
+        blocked: bool = True,
+    ):
+        model = modelcontext(model)
+        chosen = [rv for rv in model.free_RVs if is_counted(rv)] if vars is None else vars
+        self.vars = get_value_vars_from_user_vars(chosen, model)
+        self.rng = get_random_generator(rng)
+        self.tune = True
+        try:
+            self._counted = _count(model, self.vars)
+        except NotCounted as reason:
+            raise RecordError(
+                "CountStates needs many confidential records with few different values, seen by "
+                f"central releases alone; but {reason}. Use Interweave."
+            ) from None
+        self.databases = [counted.database for counted in self._counted]
+        parameters = [v for v in self.vars if not is_marked(model.values_to_rvs[v])]
+        self._program = compile_counts(model, parameters, self._counted, compile_kwargs)
+        self._cells = moves_of(self._counted)
+        self._values = [counted.cells.values() for counted in self._counted]
+        self._step: Any = None
+        self._arrange: Any = None
+        size = self._program.size
+        default = 2 if self._program.gradients else max(8, 3 * size)
+        self._centred_steps = default if centred_steps is None else centred_steps
+        default = min(max(32, 20 * size), MOST_WALK_STEPS)
+        self._noncentred_steps = default if noncentred_steps is None else noncentred_steps
+        self._blocks = blocks
+        everywhere = np.ones((len(self._cells.contributions), 1))
+        known = np.hstack([self._cells.contributions, everywhere])
+        self._most_blocks = (
+            FEWEST_BLOCKS if np.linalg.matrix_rank(known) == len(known) else MOST_BLOCKS
+        )
+        self.setup_tuning(0)
+        self._seen: Point | None = None
+        self._counts = np.empty(0, dtype=np.int64)
+
+    def __getstate__(self) -> dict:
+        # Machine code belongs to one process.
+        return self.__dict__ | {"_step": None, "_arrange": None}
+
+    def setup_tuning(self, steps: int) -> None:
+        """Forget what was learnt, and plan to learn for so many steps."""
+        self.tune_steps = steps
+        self.centred = tuning.init(self._program.size, scale=0.8)
+        self.noncentred = tuning.init(self._program.size)
+        self.block = tuning.init(0, scale=0.1)
+
+    def setup_chain(self, rng, tune, draws):
+        """Take the chain's generator and its plan."""
+        super().setup_chain(rng, tune, draws)
+        self.setup_tuning(tune)
+        self.tune = bool(tune)
+        self._seen = None
+
+    def stop_tuning(self) -> None:
+        """Keep what was learnt, from here on."""
+        self.tune = False
+
+    def step(self, point: Point) -> tuple[Point, list[dict[str, float]]]:
+        """Count the records, carry parameters and counts through all moves, write them back."""
+        program = self._program
+        # Draws are recorded by position, so keys keep their order.
+        point = point.copy()
+        held = tuple(point[name] for name in program.held)
+        state = count_states.State(program.flatten(point), self._counts_at(point))
+        if self.tune:
+            self._learn_curvature(state, held)
+        state, info = self._call(state, held)
+        point |= program.unflatten(state.q)
+        self._write_records(point, state.counts)
+        if self.tune:
+            self._learn(info)
+        return point, [self._statistics(info)]
+
+    def _call(self, state: count_states.State, held: tuple):
+        if self._step is None:
+            self._step = DirectCall(jitted_step(self._program))
+            self._arrange = DirectCall(count_states.arrange)
+        return self._step(
+            self.rng,
+            state,
+            self._cells,
+            held,
+            self._program.data(),
+            (self.centred.factor, self.centred.scale, self._centred_steps),
+            (self.noncentred.factor, self.noncentred.scale, self._noncentred_steps),
+            (self.block.scale, self._number_of_blocks()),
+        )
+
+    def _number_of_blocks(self) -> int:
+        """Return how many blocks to offer; a function of what was learnt during tuning."""
+        if self._blocks is not None:
+            return self._blocks
+        return int(min(max(FEWEST_BLOCKS, 1 / self.block.scale), self._most_blocks))
+
+    def _counts_at(self, point: Point) -> np.ndarray:
+        """Compare by value: workers hand over their own copies of what was returned."""
+        seen = self._seen
+        if seen is not None and all(
+            point[name] is value or np.array_equal(point[name], value)
+            for name, value in seen.items()
+        ):
+            return self._counts
+        return np.concatenate(
+            [np.bincount(c.cells_at(point), minlength=c.cells.size) for c in self._counted]
+        )
+
+    def _write_records(self, point: Point, counts: np.ndarray) -> None:
+        """Give every record variable of a database the same random order."""
+        starts = self._cells.starts
+        for k, (counted, values) in enumerate(zip(self._counted, self._values, strict=True)):
+            order = self._arrange(self.rng, counts[starts[k] : starts[k + 1]])
+            for name, value in zip(counted.records, values, strict=True):
+                point[name] = value[order]
+        self._seen = {name: point[name] for name in self._program.records}
+        self._counts = counts
+
+    def _learn(self, info: count_states.Info) -> None:
+        """Adapt all moves to what has just happened."""
+        target = TRAJECTORY_ACCEPT if self._program.gradients else WALK_ACCEPT
+        self.centred = tuning.rescale(self.centred, info.centred_accept, target)
+        block = tuning.rescale(self.block, info.block_accept, count_states.BLOCK_ACCEPT)
+        self.block = block._replace(log_scale=min(block.log_scale, 0.0))
+        wide = tuning.observe(self.noncentred, info.shift)
+        wide = tuning.rescale(wide, info.noncentred_accept, WALK_ACCEPT)
+        if wide.iteration in _milestones(self.tune_steps):
+            early = wide.iteration <= self.tune_steps // 2
+            wide = tuning.learn_factor(wide, forget=early)
+        self.noncentred = wide
+
+    def _learn_curvature(self, state: count_states.State, held: tuple) -> None:
+        """Take the shape of the centred move from the curvature, where that is defined."""
+        if self.centred.iteration not in _milestones(self.tune_steps):
+            return
+        density = self._program.functions["centred"]
+        lengths = 0.5 * np.linalg.norm(self.centred.factor, axis=1)
+        if self._program.gradients:
+            slope = lambda q: density(q, *held, state.counts)[1]  # noqa: E731
+        else:
+            slope = tuning.numerical_gradient(
+                lambda q: float(density(q, *held, state.counts)[0]), lengths
+            )
+        factor = tuning.curvature_factor(slope, state.q, lengths)
+        if factor is not None:
+            self.centred = self.centred._replace(factor=factor)
+
+    def _statistics(self, info: count_states.Info) -> dict[str, float]:
+        return {
+            "count_states_centred_accept": info.centred_accept,
+            "count_states_noncentred_accept": info.noncentred_accept,
+            "count_states_block_accept": info.block_accept,
+            "count_states_centred_scale": self.centred.scale,
+            "count_states_noncentred_scale": self.noncentred.scale,
+            "count_states_block_fraction": self.block.scale,
+        }
+
+    @staticmethod
+    def competence(var, has_grad):
+        """Claim records that counts may do for, and their parameters, and nothing else."""
+        return Competence.IDEAL if is_counted(var) else Competence.INCOMPATIBLE
+
+    @staticmethod
+    def _progressbar_config(n_chains=1):
+        names = {"count_states_block_accept": "Blocks", "count_states_noncentred_accept": "Moves"}
+        columns = [
+            TextColumn(f"{{task.fields[{name}]:0.2f}}", table_column=Column(title, ratio=1))
+            for name, title in names.items()
+        ]
+        return columns, {name: [0.0] * n_chains for name in names}
+
+    @staticmethod
+    def _make_progressbar_update_functions():
+        names = ("count_states_block_accept", "count_states_noncentred_accept")
+        return (lambda stats: {name: stats[name] for name in names},)
+
+
+def _count(model, vars: Any) -> list[CountedDatabase]:
+    """Write the databases of some variables by counts, or raise `NotCounted`."""
+    values = get_value_vars_from_user_vars(vars, model)
+    rvs = [model.values_to_rvs[value] for value in values]
+    records = [rv for rv in rvs if is_marked(rv)]
+    if not records:
+        raise NotCounted("none of these variables are records")
+    if len(records) == len(rvs):
+        raise NotCounted("none of these variables are parameters")
+    return count_databases(model, records)
