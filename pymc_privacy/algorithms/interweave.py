@@ -123,14 +123,22 @@ def walk(rng, q, factor, scale, steps, arguments):
     """
     now = log_density(q, *arguments)[0].item()
     accept = 0.0
+    # Two buffers change places, so that no step asks for memory.
+    q, proposal = q.copy(), np.empty(q.size)
     for step in range(steps):
         length = scale * SHORT_STEP if step % 4 == 3 else scale
-        proposal = q + length * lower_times(factor, rng.standard_normal(q.size))
+        noise = rng.standard_normal(q.size)
+        for i in range(q.size):
+            shift = 0.0
+            for j in range(i + 1):
+                shift += factor[i, j] * noise[j]
+            proposal[i] = q[i] + length * shift
         then = log_density(proposal, *arguments)[0].item()
         accept += acceptance(then - now)
         # Not a number, outside the support, is never accepted.
         if then + rng.standard_exponential() >= now:
-            q, now = proposal, then
+            q, proposal = proposal, q
+            now = then
     return q, accept / max(steps, 1)
 
 

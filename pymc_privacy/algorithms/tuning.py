@@ -90,7 +90,7 @@ def safe_cholesky(matrix: np.ndarray) -> np.ndarray:
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     floor = max(values.max() * 1e-10, np.finfo(float).tiny)
     root = vectors * np.sqrt(np.clip(values, floor, None))
-    return np.linalg.qr(root.T, mode="r").T
+    return np.ascontiguousarray(np.linalg.qr(root.T, mode="r").T)
 
 
 def numerical_gradient(
@@ -129,4 +129,4 @@ def curvature_factor(
     values, vectors = np.linalg.eigh(-(hessian + hessian.T) / 2)
     if values.min() <= 1e-9 * values.max() or values.max() <= 0:
         return None
-    return np.linalg.qr((vectors / np.sqrt(values)).T, mode="r").T
+    return np.ascontiguousarray(np.linalg.qr((vectors / np.sqrt(values)).T, mode="r").T)

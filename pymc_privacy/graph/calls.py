@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 
-class GeneratorCall:
-    """A compiled function of a generator and arrays, entered directly after its first call.
+class CompiledCall:
+    """A compiled function of arrays and perhaps a generator, entered directly after one call.
 
     Numba looks up the types of all arguments anew whenever one of them is a generator,
     which at a thousand records takes twice as long as the draws themselves. The types of
@@ -24,13 +24,12 @@ class GeneratorCall:
         # Machine code belongs to one process.
         return {"_function": self._function, "_entry": None}
 
-    def __call__(self, rng: np.random.Generator, *values: np.ndarray) -> Sequence[np.ndarray]:
-        """Evaluate the function; the generator moves on."""
-        values = _contiguous(values)
+    def __call__(self, *values: Any) -> Sequence[np.ndarray]:
+        """Evaluate the function; a generator moves on."""
         if self._entry is not None:
-            data = _contiguous(shared_values(self._function, 1 + len(values)))
-            return self._entry((rng, *values, *data))
-        outputs = self._function(rng, *values)
+            data = shared_values(self._function, len(values))
+            return self._entry(_contiguous((*values, *data)))
+        outputs = self._function(*_contiguous(values))
         self._entry = _single_entry(getattr(self._function.vm, "jit_fn", None))
         return outputs
 
@@ -68,6 +67,8 @@ class DirectCall:
 
 def _contiguous(argument: Any) -> Any:
     """Lay arrays out as machine code expects them, which does not look at strides."""
+    if type(argument) is np.ndarray:
+        return argument if argument.flags.c_contiguous else np.ascontiguousarray(argument)
     if isinstance(argument, tuple):
-        return tuple(map(_contiguous, argument))
-    return np.asarray(argument, order="C") if isinstance(argument, np.ndarray) else argument
+        return tuple([_contiguous(part) for part in argument])
+    return argument

@@ -71,6 +71,8 @@ class ParameterProgram:
     """Which densities return their gradient too."""
     weights: np.ndarray = field(default_factory=lambda: np.empty(0))
     """1 / scale² of the noise on each coordinate of ``released``."""
+    has_statistics: bool = False
+    """Whether the centred density does without the records themselves."""
 
     @cached_property
     def size(self) -> int:
@@ -145,7 +147,8 @@ def compile_parameters(
         arguments |= {"others": values, "refresh": []}
         weights = np.empty(0)
     program = _compiled(model, parameters, values, graphs, arguments, compile_kwargs)
-    return replace(program, weights=weights)
+    reads = set(ancestors([given_records.density])) & set(values)
+    return replace(program, weights=weights, has_statistics=not reads)
 
 
 def _released(model, databases, parameters, carried) -> tuple[TensorVariable, np.ndarray]:

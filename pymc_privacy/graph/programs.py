@@ -21,7 +21,7 @@ from pymc_privacy._compat import (
     graph_replace,
     rvs_in_graph,
 )
-from pymc_privacy.graph.calls import GeneratorCall
+from pymc_privacy.graph.calls import CompiledCall
 from pymc_privacy.graph.columns import columns
 from pymc_privacy.graph.database import Database
 from pymc_privacy.graph.generators import given_others, in_value_coordinates, with_generator
@@ -92,9 +92,9 @@ def compile_records(
         raise AssertionError("the current contributions still contain random variables")
     draw_inputs, current_inputs = _value_inputs(model, fresh), _value_inputs(model, current)
     return RecordProgram(
-        draw=GeneratorCall(_compile([rng, *draw_inputs], fresh, compile_kwargs)),
+        draw=CompiledCall(_compile([rng, *draw_inputs], fresh, compile_kwargs)),
         draw_inputs=tuple(v.name for v in draw_inputs),
-        current=_compile(current_inputs, current, compile_kwargs),
+        current=CompiledCall(_compile(current_inputs, current, compile_kwargs)),
         current_inputs=tuple(v.name for v in current_inputs),
         records=tuple(model.rvs_to_values[rv].name for rv in records),
         width=len(coordinates),

@@ -7,6 +7,7 @@ over contiguous columns is turned into vector instructions, and is several times
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from hashlib import sha256
 from typing import Any
 
@@ -80,10 +81,12 @@ class RowSums(Op):
         scalars, expressions = self._scalars
         constants = scalars[self.width :]
         weights = [expression.type() for expression in expressions]
+        # Of one sum: an expression may be part of another, whose share must be added to its own.
+        weighted = [w * expression for w, expression in zip(weights, expressions, strict=True)]
         derivatives = grad(
             None,
             wrt=list(constants),
-            known_grads=dict(zip(expressions, weights, strict=True)),
+            known_grads={reduce(ps.add, weighted): ps.constant(1.0)},
             disconnected_inputs="ignore",
             return_disconnected="zero",
         )

@@ -150,7 +150,7 @@ class RowExpressions:
 
     @_through.register
     def _(self, op: Elemwise, node, variable, index):
-        inputs = [self.trace(part, index) for part in node.inputs]
+        inputs = _apart([self.trace(part, index) for part in node.inputs])
         return op.scalar_op.make_node(*inputs).outputs[node.outputs.index(variable)]
 
     @_through.register
@@ -238,6 +238,16 @@ class RowExpressions:
             self.trace(left, (index[0], k)) * self.trace(right, (k, index[1])) for k in range(width)
         ]
         return reduce(ps.add, pairs)
+
+
+def _apart(scalars: Sequence[Any]) -> list[Any]:
+    """Give a scalar that is used twice another name: the derivative of a product asks for it."""
+    seen: set[Any] = set()
+    different = []
+    for scalar in scalars:
+        different.append(ps.identity(scalar) if scalar in seen else scalar)
+        seen.add(scalar)
+    return different
 
 
 def _position(chosen: Any, rest: Any) -> Any:

@@ -137,7 +137,7 @@ class Interweave(BlockedStep):
         self._local_parts: tuple[np.ndarray, ...] | None = None
         size, weights = self._program.size, self._program.weights
         self._follows = len(weights) > 0 and size <= MOST_FOLLOWED
-        default = 2 if "centred" in self._program.gradients else max(8, 3 * self._program.size)
+        default = _default_centred_steps(self._program)
         self._centred_steps = default if centred_steps is None else centred_steps
         default = _default_wide_steps(self._program)
         wide = default if noncentred_steps is None else noncentred_steps
@@ -286,6 +286,13 @@ class Interweave(BlockedStep):
     def _make_progressbar_update_functions():
         names = ("record_sweep_accept", "interweave_noncentred_accept")
         return (lambda stats: {name: stats[name] for name in names},)
+
+
+def _default_centred_steps(program: ParameterProgram) -> int:
+    """Return how many moves given the records one iteration makes: more where they cost little."""
+    if "centred" not in program.gradients:
+        return max(8, 3 * program.size)
+    return 8 if program.has_statistics else 2
 
 
 def _default_wide_steps(program: ParameterProgram) -> int:

@@ -7,8 +7,9 @@ import pytest
 from pytensor.compile.mode import Mode
 
 import pymc_privacy as pmp
+from pymc_privacy.graph.carrying import carry_records
 from pymc_privacy.graph.database import find_databases
-from pymc_privacy.graph.densities import density_given_records
+from pymc_privacy.graph.densities import density_given_base, density_given_records
 from pymc_privacy.graph.interweaving import compile_parameters
 
 SIZE = 12
@@ -199,3 +200,30 @@ def test_densities_follow_data_that_is_set_anew():
             pm.set_data({"data": np.random.default_rng(seed).normal(size=SIZE)})
         expected = model.compile_logp(vars=model.free_RVs)(point)
         assert program.given_records((), records)(q)[0] == pytest.approx(float(expected), rel=1e-12)
+
+
+def test_the_density_given_base_variates_has_its_gradient():
+    """By central differences, for records that are clamped and multiplied with each other."""
+    with pm.Model() as model:
+        beta, sigma = pm.Normal("beta", shape=2), pm.HalfNormal("sigma")
+        x = pm.Normal("x", beta[0], sigma, shape=SIZE)
+        y = pm.Normal("y", beta[1] * x, 1.0, shape=SIZE)
+        a, b = pt.clip(x, -3, 3), pt.clip(y, -3, 3)
+        t = pt.stack([a, a * a, a * b, b * b], axis=1)
+        pmp.Privatized("s", t, pmp.Gaussian(scale=1.0), observed=np.arange(4.0))
+    databases = find_databases(model)
+    parameters = parameters_of(model, databases)
+    carried = carry_records(model, [model["x"], model["y"]])
+    density = density_given_base(model, databases, parameters, carried)
+    inputs = [*parameters, *carried.columns]
+    function = pm.compile(inputs, [density, *pt.grad(density, parameters)])
+    rng = np.random.default_rng(1)
+    q, u = [rng.normal(size=2), np.array(0.3)], list(rng.normal(size=(2, SIZE)))
+    _, by_beta, by_sigma = function(*q, *u)
+    for k in range(3):
+        shift = 1e-5 * np.eye(3)[k]
+        ends = [
+            function(q[0] + sign * shift[:2], q[1] + sign * shift[2], *u)[0] for sign in (1, -1)
+        ]
+        found = [*by_beta, by_sigma][k]
+        assert found == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-5)

@@ -25,6 +25,7 @@ BY_ROWS = {
     "a product of matrices": x @ theta[:2],
     "a sum over coordinates": (x * theta[:2]).sum(axis=1),
     "a public covariate": covariate * theta[0] + x[:, 0],
+    "a product with itself": (x[:, 0] * theta[0]) * (x[:, 0] * theta[0]) * theta[1],
     "a choice": pt.switch(x[:, 0] > 0, theta[0], theta[1]),
     "a row of a table": (table * theta[0])[(x[:, 0] > 0).astype("int64")][:, 1],
     "whole columns by a step": x[:, ::2] + theta[0],
@@ -73,6 +74,19 @@ def test_several_sums_share_one_loop():
     values = pytensor.function([x, theta], sums, mode="NUMBA")(X, THETA)
     expected = [(X[:, 0] * THETA[0]).sum(), X[:, 1].sum(), (X[:, 0] * X[:, 1]).sum()]
     np.testing.assert_allclose(values, expected, rtol=1e-12)
+
+
+def test_an_expression_that_is_part_of_another_adds_to_the_gradient():
+    part = theta[0] * x[:, 0]
+    tensors = simplified([part, part * part, part * x[:, 1]])
+    rows = RowExpressions([x], [theta])
+    looped = sum(
+        w * s for w, s in zip((1, 2, 3), row_sums([rows.of(t) for t in tensors], rows), strict=True)
+    )
+    whole = sum(w * t.sum() for w, t in zip((1, 2, 3), tensors, strict=True))
+    gradients = [pt.grad(cost, theta) for cost in (looped, whole)]
+    found, expected = pytensor.function([x, theta], gradients, mode="NUMBA")(X, THETA)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_columns_of_different_lengths_are_refused():
