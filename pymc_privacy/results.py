@@ -107,6 +107,26 @@ def warn_unless_mixed(result: xr.DataTree) -> None:
         warnings.warn(_advice(slow, apart), MixingWarning, stacklevel=3)
 
 
+MOVES = {
+    "parameters given records": ("interweave_centred_accept", "interweave_centred_scale"),
+    "parameters with records": ("interweave_noncentred_accept", "interweave_noncentred_scale"),
+    "parameters given counts": ("count_states_centred_accept", "count_states_centred_scale"),
+    "parameters with counts": ("count_states_noncentred_accept", "count_states_noncentred_scale"),
+    "records one by one": ("record_sweep_accept", None),
+}
+
+
+def describe_moves(result: xr.DataTree) -> str:
+    """Say in one line which moves were made, how often accepted, and how long their steps were."""
+    statistics = result["sample_stats"].dataset if "sample_stats" in result.children else {}
+    parts = []
+    for move, (accept, scale) in MOVES.items():
+        if accept in statistics and not np.isnan(statistics[accept]).all():
+            step = f", step {float(statistics[scale].mean()):.2g}" if scale in statistics else ""
+            parts.append(f"{move} (accepted {float(statistics[accept].mean()):.2f}{step})")
+    return f"Moves: {'; '.join(parts)}." if parts else ""
+
+
 def _worst(diagnostic: xr.Dataset, reduce) -> dict[str, float]:
     return {str(name): float(reduce(value)) for name, value in diagnostic.data_vars.items()}
 

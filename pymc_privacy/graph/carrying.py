@@ -69,8 +69,8 @@ def _split(
     rv: TensorVariable, form: Reparameterisation
 ) -> tuple[TensorVariable, list[TensorVariable]]:
     """Return u in its own shape, and the variables it is put together from."""
-    shape = _base_shape(rv, form)
-    if None in shape[1:]:
+    shape, widths = _base_shape(rv, form), _widths(rv, form)
+    if widths is None:
         u = pt.tensor(f"u_{rv.name}", dtype="float64", shape=shape)
         return u, [u]
     columns: list[TensorVariable] = []
@@ -81,11 +81,18 @@ def _split(
         columns.append(pt.tensor(f"u_{rv.name}_{len(columns)}", dtype="float64", shape=shape[:1]))
         return columns[-1]
 
-    return part(shape[1:]), columns
+    return part(widths), columns
 
 
 def _base_shape(rv: TensorVariable, form: Reparameterisation) -> tuple[int | None, ...]:
     return rv.type.shape if form.base_width is None else (*rv.type.shape, form.base_width)
+
+
+def _widths(rv: TensorVariable, form: Reparameterisation) -> tuple[int, ...] | None:
+    """Return the dimensions of u behind the records, if all are known."""
+    widths = _base_shape(rv, form)[1:]
+    known = tuple(width for width in widths if width is not None)
+    return known if len(known) == len(widths) else None
 
 
 def _base_columns(rv: TensorVariable, form: Reparameterisation) -> list[TensorVariable]:
@@ -96,7 +103,7 @@ def _base_columns(rv: TensorVariable, form: Reparameterisation) -> list[TensorVa
         extra = () if form.base_width is None else (form.base_width,)
         _, w = pt.random.uniform(size=(*rv.shape, *extra), rng=rng, return_next_rng=True)
     u = form.inverse(rv, w, *rv.owner.op.dist_params(rv.owner)).astype("float64")
-    widths = _base_shape(rv, form)[1:]
-    if None in widths:
+    widths = _widths(rv, form)
+    if widths is None:
         return [u]
     return [u[(slice(None), *index)] for index in np.ndindex(*widths)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from pymc_privacy._compat import (
 from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.database import Database, factors_given_records, is_release
-from pymc_privacy.results import attach_privacy, warn_unless_mixed
+from pymc_privacy.results import attach_privacy, describe_moves, warn_unless_mixed
 from pymc_privacy.step_methods import CountStates, Interweave, RecordSweep
 
 
@@ -79,6 +80,8 @@ def sample(
     result = pm.sample(draws, model=model, **kwargs)
     if kwargs.get("return_inferencedata", True):
         attach_privacy(result, model)
+        if not kwargs.get("quiet", False) and (line := describe_moves(result)):
+            logging.getLogger("pymc").info(line)
         if kwargs.get("compute_convergence_checks", True):
             warn_unless_mixed(result)
     return result

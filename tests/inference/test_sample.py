@@ -62,6 +62,8 @@ def test_records_that_can_be_carried_along_move_with_their_parameters(caplog):
     caplog.set_level("INFO", logger="pymc")
     quick(survey(), quiet=False)
     assert "Interweave: [p, x]" in caplog.text
+    assert "Moves: parameters given records (accepted" in caplog.text
+    assert "records one by one (accepted" in caplog.text
 
 
 def test_chains_start_apart():
