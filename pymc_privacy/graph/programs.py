@@ -56,8 +56,11 @@ class RecordProgram:
 
     def contributions_at(self, point: Point) -> np.ndarray:
         """Return the contributions (d, n) of the records of a point."""
+        shape = (self.width, len(point[self.records[0]]))
+        if not self.width:
+            return np.empty(shape)
         found = self.current(*(point[name] for name in self.current_inputs))
-        return np.reshape(found, (self.width, len(point[self.records[0]])))
+        return np.reshape(found, shape)
 
     @property
     def contributions_are_kept(self) -> bool:
