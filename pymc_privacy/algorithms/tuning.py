@@ -7,7 +7,7 @@ everything here is a function of draws that are discarded.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -85,6 +85,20 @@ def learn_factor(tuning: Tuning, *, forget: bool) -> Tuning:
     return tuning._replace(moments=no_moments(size)) if forget else tuning
 
 
+def at_milestone(tuning: Tuning, tune_steps: int) -> bool:
+    """Tell whether shapes are to be learnt afresh now, if there are so many steps of tuning."""
+    early = {k for k in (0, 10, 25, 50, 100) if k < tune_steps // 4}
+    late = {tune_steps // 4, tune_steps // 2, 3 * tune_steps // 4, tune_steps - 1}
+    return tuning.iteration in early | late
+
+
+def learn_factor_in_time(tuning: Tuning, tune_steps: int) -> Tuning:
+    """Learn the factor at every milestone, and forget what was seen before the middle."""
+    if not at_milestone(tuning, tune_steps):
+        return tuning
+    return learn_factor(tuning, forget=tuning.iteration <= tune_steps // 2)
+
+
 def safe_cholesky(matrix: np.ndarray) -> np.ndarray:
     """Return a lower factor of a matrix that may be a little short of positive definite."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
@@ -130,3 +144,23 @@ def curvature_factor(
     if values.min() <= 1e-9 * values.max() or values.max() <= 0:
         return None
     return np.ascontiguousarray(np.linalg.qr((vectors / np.sqrt(values)).T, mode="r").T)
+
+
+def learn_curvature(
+    tuning: Tuning,
+    density: Callable[[np.ndarray], Sequence[np.ndarray]],
+    q: np.ndarray,
+    *,
+    has_gradient: bool,
+) -> Tuning:
+    """Take the factor from the curvature of a log density at q, where that is defined.
+
+    ``density`` returns the value, and the gradient behind it if ``has_gradient``.
+    """
+    lengths = 0.5 * np.linalg.norm(tuning.factor, axis=1)
+    if has_gradient:
+        factor = curvature_factor(lambda q: density(q)[1], q, lengths)
+    else:
+        slope = numerical_gradient(lambda q: float(density(q)[0]), lengths)
+        factor = curvature_factor(slope, q, lengths)
+    return tuning if factor is None else tuning._replace(factor=factor)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import DimShuffle, Join, TensorVariable
@@ -29,6 +31,11 @@ def columns(contributions: TensorVariable) -> list[TensorVariable]:
             f"shape {contributions.type.shape}. Use pt.specify_shape if you know it."
         )
     return [contributions[:, j] for j in range(width)]
+
+
+def float_columns(contributions: Sequence[TensorVariable]) -> list[TensorVariable]:
+    """Return the columns of several contributions side by side, as real numbers."""
+    return [column.astype("float64") for part in contributions for column in columns(part)]
 
 
 def column_sums(contributions: TensorVariable) -> TensorVariable:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
-    CACHED_SRC_FUNCTIONS,
     Mode,
-    NullTypeGradError,
     SharedVariable,
     TensorVariable,
     Variable,
     ancestors,
     compile_graph,
-    join_nonshared_inputs,
 )
 from pymc_privacy.algorithms import count_states, interweave
 from pymc_privacy.graph.cells import (
@@ -32,10 +27,15 @@ from pymc_privacy.graph.cells import (
     log_probabilities,
     on_cells,
 )
-from pymc_privacy.graph.columns import columns
-from pymc_privacy.graph.database import Database, factors_of, find_databases
-from pymc_privacy.graph.interweaving import ParameterProgram
+from pymc_privacy.graph.columns import float_columns
+from pymc_privacy.graph.database import Database, factors_of, find_databases, release_density
 from pymc_privacy.graph.locality import Point, probing_point
+from pymc_privacy.graph.parameter_program import (
+    ParameterProgram,
+    compile_program,
+    gradient_of,
+    jitted_functions,
+)
 
 # One move costs as much with a cell more as one of records does with three records more.
 MOST_CELLS = 2048
@@ -98,14 +98,13 @@ def _contributions(database: Database, cells: Cells) -> np.ndarray:
     graphs = on_cells(database.model, database.contributions, by_value)
     if any(isinstance(v, SharedVariable) for v in ancestors(graphs)):
         raise NotCounted("contributions depend on data that can be set anew")
-    parts = [column.astype("float64") for graph in graphs for column in columns(graph)]
-    return np.stack(_evaluate([], parts, {}), axis=1)
+    return np.stack(_evaluate([], float_columns(graphs), {}), axis=1)
 
 
 def _verify(counted: CountedDatabase) -> None:
     """Compare, at one point, what the cells say with what the model says of each record."""
     model, point = counted.database.model, probing_point(counted.database.model)
-    whole = [column for t in counted.database.contributions for column in columns(t)]
+    whole = float_columns(counted.database.contributions)
     densities = model.logp(vars=list(counted.cells.records), sum=False)
     rows = [term.reshape((term.shape[0], -1)).sum(axis=1) for term in densities]
     graphs = [*model.replace_rvs_by_values(whole), reduce(pt.add, rows), counted.log_probabilities]
@@ -140,7 +139,6 @@ def compile_counts(
     ``law(q, *held)`` is log p(parameters, …), and the probabilities f_k;
     ``noise(totals)`` is the log density of the releases.
     """
-    point = model.initial_point(random_seed=0)
     counts, totals = pt.lvector("counts"), pt.vector("totals")
     prior = _prior(model, parameters, counted)
     logs = [database.log_probabilities for database in counted]
@@ -148,39 +146,21 @@ def compile_counts(
     log = pt.concatenate(logs)
     likelihood = pt.switch(pt.eq(counts, 0), 0.0, counts * log).sum()
     density = pt.switch(inside, prior + likelihood, -np.inf)
-    gradient = _gradient(density, parameters)
     graphs = {
-        "centred": [density, *gradient],
+        "centred": [density, *gradient_of(density, parameters)],
         "law": [pt.switch(inside, prior, -np.inf), pt.exp(log)],
+        "noise": [_log_noise(model, counted, totals)],
     }
-    above = set(ancestors([graph for group in graphs.values() for graph in group]))
-    held = [v for v in model.value_vars if v in above and v not in set(parameters)]
-    arguments = {"centred": [counts], "law": [], "noise": [totals]}
-    functions, given = {}, {}
-    for name, outputs in (graphs | {"noise": [_log_noise(model, counted, totals)]}).items():
-        inputs = arguments[name]
-        if name != "noise":
-            outputs, q = join_nonshared_inputs(
-                point=point, inputs=list(parameters), outputs=outputs, make_inputs_shared=False
-            )
-            inputs = [q, *held, *inputs]
-        functions[name] = compile_graph(
-            inputs,
-            outputs,
-            on_unused_input="ignore",
-            # The moves call these functions from jitted code, whatever else the user compiles to.
-            **((compile_kwargs or {}) | {"mode": "NUMBA"}),
-        )
-        functions[name].trust_input = True
-        given[name] = len(inputs)
-    return ParameterProgram(
-        parameters=tuple(v.name for v in parameters),
-        shapes=tuple(np.shape(point[v.name]) for v in parameters),
-        held=tuple(v.name for v in held),
-        records=tuple(name for database in counted for name in database.records),
-        functions=functions,
-        given=given,
-        gradients=frozenset(["centred"] if gradient else []),
+    records = [model.rvs_to_values[rv] for database in counted for rv in database.cells.records]
+    return compile_program(
+        model,
+        parameters,
+        records,
+        graphs,
+        {"centred": [counts], "law": [], "noise": [totals]},
+        compile_kwargs,
+        point=model.initial_point(random_seed=0),
+        alone=("noise",),
     )
 
 
@@ -198,18 +178,9 @@ def _log_noise(model, counted, totals: TensorVariable) -> TensorVariable:
     for release in (r for c in counted for r in c.database.releases):
         width = release.type.shape[0] if release.ndim else 1
         statistic = totals[first : first + width] if release.ndim else totals[first]
-        value = model.rvs_to_values[release]
-        density += pt.as_tensor(release.owner.op.mechanism.log_density(value, statistic)).sum()
+        density += release_density(model, release, statistic)
         first += width
     return density
-
-
-def _gradient(density: TensorVariable, parameters: Sequence[Variable]) -> list[TensorVariable]:
-    try:
-        gradients = pt.grad(density, list(parameters), disconnected_inputs="ignore")
-    except (NotImplementedError, NullTypeGradError):
-        return []
-    return [pt.concatenate([gradient.ravel() for gradient in gradients])]
 
 
 def moves_of(counted: Sequence[CountedDatabase]) -> count_states.Cells:
@@ -226,18 +197,7 @@ def moves_of(counted: Sequence[CountedDatabase]) -> count_states.Cells:
 
 def jitted_step(program: ParameterProgram) -> Any:
     """Compile the moves of a program into a single jitted call."""
-    jitted = {name: function.vm.jit_fn for name, function in program.functions.items()}
-    keys = [CACHED_SRC_FUNCTIONS.get(function.py_func) for function in jitted.values()]
-    editions = [inspect.getsource(count_states), inspect.getsource(interweave)]
-
-    def remember(function, label: str) -> bool:
-        # Without a key for each graph two models could not be told apart.
-        if None in keys:
-            return False
-        text = repr((label, editions, sorted(program.gradients), keys))
-        CACHED_SRC_FUNCTIONS[function] = sha256(text.encode()).hexdigest()
-        return True
-
+    jitted, remember = jitted_functions(program, [count_states, interweave])
     return count_states.compile_step(
         **jitted, has_gradient="centred" in program.gradients, remember=remember
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytensor.tensor as pt
 
 from pymc_privacy._compat import Cast, TensorVariable, Variable, ancestors
 from pymc_privacy.distributions.marking import is_marked
@@ -64,6 +65,12 @@ def is_release(variable: TensorVariable) -> bool:
 def contributions_of(release: TensorVariable) -> TensorVariable:
     """Return the contributions a release was made from."""
     return release.owner.op.dist_params(release.owner)[0]
+
+
+def release_density(model, release: TensorVariable, statistic: TensorVariable) -> TensorVariable:
+    """Return the log density of a published value, given the statistic behind it."""
+    mechanism, value = release.owner.op.mechanism, model.rvs_to_values[release]
+    return pt.as_tensor(mechanism.log_density(value, statistic)).sum()
 
 
 def observed_value(model, release: TensorVariable) -> np.ndarray:

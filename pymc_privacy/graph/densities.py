@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -10,12 +10,13 @@ import pytensor.tensor as pt
 
 from pymc_privacy._compat import TensorVariable, Variable, graph_replace
 from pymc_privacy.graph.carrying import CarriedRecords
-from pymc_privacy.graph.columns import columns
+from pymc_privacy.graph.columns import float_columns
 from pymc_privacy.graph.database import (
     Database,
     contributions_of,
     factors_given_records,
     factors_of,
+    release_density,
 )
 from pymc_privacy.graph.generators import given_others, in_value_coordinates
 from pymc_privacy.graph.row_densities import row_density
@@ -72,8 +73,12 @@ def density_given_base(
     databases: Sequence[Database],
     parameters: Sequence[Variable],
     carried: CarriedRecords,
+    statistics: Mapping[TensorVariable, TensorVariable],
 ) -> TensorVariable:
-    """Return the log density of parameters given base variates, records following from both."""
+    """Return the log density of parameters given base variates, records following from both.
+
+    ``statistics`` are those of `statistics_given_base`.
+    """
     records = {rv for database in databases for rv in database.records}
     releases = {r for database in databases for r in database.releases}
     factors = [f for f in factors_of(model) if f not in records | releases]
@@ -81,10 +86,8 @@ def density_given_base(
     for term in _terms(model, factors):
         rows = RowExpressions(carried.columns, parameters)
         density += _summed(graph_replace(term, carried.by_value, strict=False), rows)
-    for release, statistic in statistics_given_base(model, databases, parameters, carried).items():
-        value = model.rvs_to_values[release]
-        mechanism = release.owner.op.mechanism
-        density += pt.as_tensor(mechanism.log_density(value, statistic)).sum()
+    for release, statistic in statistics.items():
+        density += release_density(model, release, statistic)
     return density
 
 
@@ -124,7 +127,7 @@ def fresh_records(model, databases: Sequence[Database]) -> list[TensorVariable]:
 
 def _column_sums(contributions: TensorVariable, rows: RowExpressions) -> TensorVariable:
     """Return the total over records, shape () or (d,)."""
-    parts = simplified([column.astype("float64") for column in columns(contributions)])
+    parts = simplified(float_columns([contributions]))
     try:
         sums = row_sums([rows.of(part) for part in parts], rows)
     except NotByRows:

@@ -22,7 +22,7 @@ from pymc_privacy._compat import (
     rvs_in_graph,
 )
 from pymc_privacy.graph.calls import CompiledCall
-from pymc_privacy.graph.columns import columns
+from pymc_privacy.graph.columns import float_columns
 from pymc_privacy.graph.database import Database
 from pymc_privacy.graph.generators import given_others, in_value_coordinates, with_generator
 from pymc_privacy.graph.locality import Point
@@ -81,7 +81,7 @@ def compile_records(
     without weights have the same law.
     """
     model, records = database.model, database.records
-    coordinates = _coordinates(database.contributions)
+    coordinates = float_columns(database.contributions)
     if rows is None:
         fresh_records = [in_value_coordinates(model, rv) for rv in records]
         fresh = [*fresh_records, *coordinates, *_weight_ratio(database, fresh_records)]
@@ -104,10 +104,6 @@ def compile_records(
     )
 
 
-def _coordinates(contributions: Sequence[TensorVariable]) -> list[TensorVariable]:
-    return [c.astype("float64") for part in contributions for c in columns(part)]
-
-
 def _fewer(database: Database, rows: int) -> list[TensorVariable]:
     """Return fresh records and their contribution columns, of another number of records."""
     # Rebuilding a graph for another length copies all of it, draws included: variables
@@ -124,7 +120,7 @@ def _fewer(database: Database, rows: int) -> list[TensorVariable]:
         draw if transform is None else transform.forward(draw, *draw.owner.inputs)
         for draw, transform in zip(draws, transforms, strict=True)
     ]
-    outputs += _coordinates(_rebuilt(database.contributions, stand_ins))
+    outputs += float_columns(_rebuilt(database.contributions, stand_ins))
     for stand_in, draw in reversed(list(zip(stand_ins.values(), draws, strict=True))):
         outputs = graph_replace(outputs, {stand_in: draw}, strict=False)
     return outputs

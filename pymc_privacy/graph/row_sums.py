@@ -60,17 +60,9 @@ class RowSums(Op):
     def perform(self, node, inputs, output_storage):
         """Sum without a compiler, for the modes that have none."""
         columns, constants = inputs[: self.width], inputs[self.width :]
-        size = len(columns[0])
-        totals = [
-            np.sum(np.broadcast_to(part, size), dtype=np.float64)
-            for part in self._evaluate(columns, constants)
-        ]
-        output_storage[0][0] = np.array(totals)
-
-    def _evaluate(self, columns, constants):
-        rows = zip(*columns, strict=True)
-        values = [self.composite.impl(*row, *constants) for row in rows]
-        return np.array(values, dtype=np.float64).reshape(len(values), -1).T
+        values = [self.composite.impl(*row, *constants) for row in zip(*columns, strict=True)]
+        shape = (len(values), len(self._scalars[1]))
+        output_storage[0][0] = np.array(values, dtype=np.float64).reshape(shape).sum(axis=0)
 
     def connection_pattern(self, node):
         """Let gradients flow to the constants alone."""

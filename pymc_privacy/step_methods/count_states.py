@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from rich.progress import TextColumn
-from rich.table import Column
 
 from pymc_privacy._compat import (
     BlockedStep,
@@ -31,10 +29,12 @@ from pymc_privacy.graph.counting import (
     moves_of,
 )
 from pymc_privacy.graph.programs import Point
-from pymc_privacy.step_methods.interweave import Interweave, _milestones
+from pymc_privacy.step_methods.interweave import Interweave
+from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 
 MOST_WALK_STEPS = 200
 FEWEST_BLOCKS, MOST_BLOCKS = 8, 200
+_SHOWN = {"count_states_block_accept": "Blocks", "count_states_noncentred_accept": "Moves"}
 
 
 @dataclass_state
@@ -114,11 +114,19 @@ class CountStates(BlockedStep):
         if vars is None:
             return super().__new__(cls, **kwargs)
         try:
-            _count(modelcontext(kwargs.get("model")), vars)
+            counted = _count(modelcontext(kwargs.get("model")), vars)
         except NotCounted:
             ours = ("centred_steps", "noncentred_steps", "blocks")
             return Interweave(vars, **{k: v for k, v in kwargs.items() if k not in ours})
-        return super().__new__(cls, vars, **kwargs)
+        step = super().__new__(cls, vars, **kwargs)
+        # Counting compiles and compares the model's graphs: once is enough.
+        step._counted = counted
+        return step
+
+    def __getnewargs_ex__(self):
+        """Let a copy be made without counting again: it is given what was counted."""
+        _, kwargs = super().__getnewargs_ex__()
+        return (), kwargs
 
     def __init__(
         self,
@@ -139,7 +147,7 @@ class CountStates(BlockedStep):
         self.rng = get_random_generator(rng)
         self.tune = True
         try:
-            self._counted = _count(model, self.vars)
+            self._counted = self.__dict__.get("_counted") or _count(model, self.vars)
         except NotCounted as reason:
             raise RecordError(
                 "CountStates needs many confidential records with few different values, seen by "
@@ -196,8 +204,14 @@ class CountStates(BlockedStep):
         point = point.copy()
         held = tuple(point[name] for name in program.held)
         state = count_states.State(program.flatten(point), self._counts_at(point))
-        if self.tune:
-            self._learn_curvature(state, held)
+        if self.tune and tuning.at_milestone(self.centred, self.tune_steps):
+            density = program.functions["centred"]
+            self.centred = tuning.learn_curvature(
+                self.centred,
+                lambda q: density(q, *held, state.counts),
+                state.q,
+                has_gradient="centred" in program.gradients,
+            )
         state, info = self._call(state, held)
         point |= program.unflatten(state.q)
         self._write_records(point, state.counts)
@@ -256,26 +270,7 @@ class CountStates(BlockedStep):
         self.block = block._replace(log_scale=min(block.log_scale, 0.0))
         wide = tuning.observe(self.noncentred, info.shift)
         wide = tuning.rescale(wide, info.noncentred_accept, WALK_ACCEPT)
-        if wide.iteration in _milestones(self.tune_steps):
-            early = wide.iteration <= self.tune_steps // 2
-            wide = tuning.learn_factor(wide, forget=early)
-        self.noncentred = wide
-
-    def _learn_curvature(self, state: count_states.State, held: tuple) -> None:
-        """Take the shape of the centred move from the curvature, where that is defined."""
-        if self.centred.iteration not in _milestones(self.tune_steps):
-            return
-        density = self._program.functions["centred"]
-        lengths = 0.5 * np.linalg.norm(self.centred.factor, axis=1)
-        if self._program.gradients:
-            slope = lambda q: density(q, *held, state.counts)[1]  # noqa: E731
-        else:
-            slope = tuning.numerical_gradient(
-                lambda q: float(density(q, *held, state.counts)[0]), lengths
-            )
-        factor = tuning.curvature_factor(slope, state.q, lengths)
-        if factor is not None:
-            self.centred = self.centred._replace(factor=factor)
+        self.noncentred = tuning.learn_factor_in_time(wide, self.tune_steps)
 
     def _statistics(self, info: count_states.Info) -> dict[str, float]:
         return {
@@ -294,17 +289,11 @@ class CountStates(BlockedStep):
 
     @staticmethod
     def _progressbar_config(n_chains=1):
-        names = {"count_states_block_accept": "Blocks", "count_states_noncentred_accept": "Moves"}
-        columns = [
-            TextColumn(f"{{task.fields[{name}]:0.2f}}", table_column=Column(title, ratio=1))
-            for name, title in names.items()
-        ]
-        return columns, {name: [0.0] * n_chains for name in names}
+        return progress_columns(_SHOWN, n_chains)
 
     @staticmethod
     def _make_progressbar_update_functions():
-        names = ("count_states_block_accept", "count_states_noncentred_accept")
-        return (lambda stats: {name: stats[name] for name in names},)
+        return progress_updates(_SHOWN)
 
 
 def _count(model, vars: Any) -> list[CountedDatabase]:

@@ -6,8 +6,6 @@ import math
 from typing import Any, ClassVar
 
 import numpy as np
-from rich.progress import TextColumn
-from rich.table import Column
 
 from pymc_privacy._compat import (
     BlockedStep,
@@ -24,8 +22,10 @@ from pymc_privacy.distributions.marking import is_interwoven, is_marked
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.calls import DirectCall
 from pymc_privacy.graph.database import find_databases
-from pymc_privacy.graph.interweaving import ParameterProgram, compile_parameters, jitted_moves
+from pymc_privacy.graph.interweaving import compile_parameters, jitted_moves
+from pymc_privacy.graph.parameter_program import ParameterProgram
 from pymc_privacy.graph.programs import Point
+from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 from pymc_privacy.step_methods.sweep import Sweep, sweep_statistics
 
 LEAST_ACCEPT = 1e-3
@@ -37,6 +37,7 @@ MANY_RECORDS = 10_000
 STEPS_PER_SWEEP = 250
 # A fresh draw of the records is often refused however near the parameters stay.
 _REFRESH_SCALES = (0.3, 2.4)
+_SHOWN = {"record_sweep_accept": "Records", "interweave_noncentred_accept": "Moves"}
 
 
 @dataclass_state
@@ -191,8 +192,13 @@ class Interweave(BlockedStep):
         here = there = math.nan
         if program.size:
             q = program.flatten(point)
-            if self.tune:
-                self._learn_curvature(q, held, records)
+            if self.tune and tuning.at_milestone(self.centred, self.tune_steps):
+                self.centred = tuning.learn_curvature(
+                    self.centred,
+                    program.given_records(held, records),
+                    q,
+                    has_gradient="centred" in program.gradients,
+                )
             q, records, here, there, shift = self._call_moves(q, held, records)
             point |= program.unflatten(q)
             point |= dict(zip(program.records, records, strict=True))
@@ -244,26 +250,10 @@ class Interweave(BlockedStep):
         wide = tuning.rescale(wide, there, target)
         if refreshes:
             wide = tuning.bounded(wide, *_REFRESH_SCALES)
-        if wide.iteration in _milestones(self.tune_steps):
-            early = wide.iteration <= self.tune_steps // 2
-            wide = tuning.learn_factor(wide, forget=early)
+        wide = tuning.learn_factor_in_time(wide, self.tune_steps)
         if wide.iteration > self.tune_steps // 2:
             self.wide_accept = max(self.wide_accept, there)
         self.noncentred = wide
-
-    def _learn_curvature(self, q: np.ndarray, held: tuple, records: tuple) -> None:
-        """Take the shape of the centred move from the curvature, where that is defined."""
-        if self.centred.iteration not in _milestones(self.tune_steps):
-            return
-        lengths = 0.5 * np.linalg.norm(self.centred.factor, axis=1)
-        density = self._program.given_records(held, records)
-        if "centred" in self._program.gradients:
-            factor = tuning.curvature_factor(lambda q: density(q)[1], q, lengths)
-        else:
-            slope = tuning.numerical_gradient(lambda q: float(density(q)[0]), lengths)
-            factor = tuning.curvature_factor(slope, q, lengths)
-        if factor is not None:
-            self.centred = self.centred._replace(factor=factor)
 
     @staticmethod
     def competence(var, has_grad):
@@ -272,20 +262,11 @@ class Interweave(BlockedStep):
 
     @staticmethod
     def _progressbar_config(n_chains=1):
-        names = {
-            "record_sweep_accept": "Records",
-            "interweave_noncentred_accept": "Moves",
-        }
-        columns = [
-            TextColumn(f"{{task.fields[{name}]:0.2f}}", table_column=Column(title, ratio=1))
-            for name, title in names.items()
-        ]
-        return columns, {name: [0.0] * n_chains for name in names}
+        return progress_columns(_SHOWN, n_chains)
 
     @staticmethod
     def _make_progressbar_update_functions():
-        names = ("record_sweep_accept", "interweave_noncentred_accept")
-        return (lambda stats: {name: stats[name] for name in names},)
+        return progress_updates(_SHOWN)
 
 
 def _default_centred_steps(program: ParameterProgram) -> int:
@@ -312,14 +293,3 @@ def _default_fraction(size: int, wide_steps: int) -> float:
     if size < MANY_RECORDS:
         return 1.0
     return min(1.0, max(wide_steps, 1) / STEPS_PER_SWEEP)
-
-
-def _milestones(tune_steps: int) -> set[int]:
-    """Return the iterations of tuning at which shapes are learnt afresh."""
-    early = {0, 10, 25, 50, 100}
-    return {k for k in early if k < tune_steps // 4} | {
-        tune_steps // 4,
-        tune_steps // 2,
-        3 * tune_steps // 4,
-        tune_steps - 1,
-    }

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from rich.progress import TextColumn
-from rich.table import Column
 
 from pymc_privacy._compat import (
     BlockedStep,
@@ -21,7 +19,10 @@ from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.database import find_databases
 from pymc_privacy.graph.programs import Point
+from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 from pymc_privacy.step_methods.sweep import Sweep, sweep_statistics
+
+_SHOWN = {"record_sweep_accept": "Records"}
 
 
 @dataclass_state
@@ -117,12 +118,8 @@ class RecordSweep(BlockedStep):
 
     @staticmethod
     def _progressbar_config(n_chains=1):
-        column = TextColumn(
-            "{task.fields[record_sweep_accept]:0.2f}",
-            table_column=Column("Records", ratio=1),
-        )
-        return [column], {"record_sweep_accept": [0.0] * n_chains}
+        return progress_columns(_SHOWN, n_chains)
 
     @staticmethod
     def _make_progressbar_update_functions():
-        return (lambda stats: {"record_sweep_accept": stats["record_sweep_accept"]},)
+        return progress_updates(_SHOWN)

@@ -9,7 +9,11 @@ from pytensor.compile.mode import Mode
 import pymc_privacy as pmp
 from pymc_privacy.graph.carrying import carry_records
 from pymc_privacy.graph.database import find_databases
-from pymc_privacy.graph.densities import density_given_base, density_given_records
+from pymc_privacy.graph.densities import (
+    density_given_base,
+    density_given_records,
+    statistics_given_base,
+)
 from pymc_privacy.graph.interweaving import compile_parameters
 
 SIZE = 12
@@ -214,7 +218,8 @@ def test_the_density_given_base_variates_has_its_gradient():
     databases = find_databases(model)
     parameters = parameters_of(model, databases)
     carried = carry_records(model, [model["x"], model["y"]])
-    density = density_given_base(model, databases, parameters, carried)
+    statistics = statistics_given_base(model, databases, parameters, carried)
+    density = density_given_base(model, databases, parameters, carried, statistics)
     inputs = [*parameters, *carried.columns]
     function = pm.compile(inputs, [density, *pt.grad(density, parameters)])
     rng = np.random.default_rng(1)
