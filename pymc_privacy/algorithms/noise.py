@@ -1,22 +1,32 @@
 """The joint log density of all releases given the totals, as one jitable function.
 
-Releases of one database are flattened into one vector of coordinates. Each release
-brings a *law*: the scalar formula of an additive mechanism, applied to each of its
-coordinates, or a `JointLaw`, applied to all of them at once.
+Releases of one database are flattened into one vector of coordinates, and so are the totals that
+they were made from, which may be more or fewer. Each release brings a *law*: the scalar formula of
+a mechanism that acts on each coordinate, or a `JointLaw`, applied to all of them at once.
 """
 
 from __future__ import annotations
 
+import inspect
+import sys
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba.extending import register_jitable
 
-Law = Callable[..., Any]
+Formula = Callable[..., Any]
+
+
+class Law(NamedTuple):
+    """A scalar formula of a release, of its statistic, and of so many public numbers."""
+
+    formula: Formula
+    parameters: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +43,8 @@ class JointLaw:
 class Noise(NamedTuple):
     """All releases of one database: their laws, and their public numbers.
 
-    ``offsets[k]:offsets[k + 1]`` are the coordinates of release k in ``release``
-    (length d) and ``parameters`` (d rows of scale and log normalizer).
+    ``offsets[k]`` says where release k begins in ``release`` and ``parameters`` (a row for each
+    coordinate), and where its statistic begins among the totals.
     """
 
     laws: tuple[Law | JointLaw, ...]
@@ -42,18 +52,52 @@ class Noise(NamedTuple):
     release: np.ndarray
     parameters: np.ndarray
 
+    @property
+    def width(self) -> int:
+        """Return the number of totals behind all releases."""
+        return int(self.offsets[-1, 1])
 
-def noise(laws: Sequence[Law | JointLaw], releases: Sequence[Any], parameters: Sequence) -> Noise:
-    """Flatten several releases, or none, into one `Noise`."""
+
+def noise(
+    laws: Sequence[Formula | JointLaw],
+    releases: Sequence[Any],
+    parameters: Sequence[Sequence[Any]],
+    widths: Sequence[int] | None = None,
+) -> Noise:
+    """Flatten several releases, or none, into one `Noise`.
+
+    Parameters
+    ----------
+    laws
+        A formula or a joint law of each release.
+    releases
+        Their values.
+    parameters
+        The further arguments of each formula, numbers or one for each coordinate.
+    widths
+        The number of totals behind each release; by default as many as it has coordinates.
+    """
     if not laws:
-        return Noise((), np.zeros(1, dtype=np.int64), np.empty(0), np.empty((0, 2)))
-    values = [np.atleast_1d(np.asarray(value, dtype=np.float64)) for value in releases]
-    rows = [
-        np.stack([np.broadcast_to(p, value.shape) for p in pair], axis=1)
-        for value, pair in zip(values, parameters, strict=True)
-    ]
-    offsets = np.cumsum([0, *(value.size for value in values)]).astype(np.int64)
-    return Noise(tuple(laws), offsets, np.concatenate(values), np.concatenate(rows))
+        return Noise((), np.zeros((1, 2), dtype=np.int64), np.empty(0), np.empty((0, 2)))
+    values = [np.ravel(np.asarray(value, dtype=np.float64)) for value in releases]
+    rows = np.zeros((sum(map(len, values)), max(map(len, parameters))))
+    first = 0
+    for value, given in zip(values, parameters, strict=True):
+        last = first + len(value)
+        for k, parameter in enumerate(given):
+            rows[first:last, k] = parameter
+        first = last
+    lengths = [len(value) for value in values]
+    ends = np.cumsum([lengths, lengths if widths is None else widths], axis=1).T
+    return Noise(
+        tuple(
+            law if isinstance(law, JointLaw) else Law(law, len(given))
+            for law, given in zip(laws, parameters, strict=True)
+        ),
+        np.concatenate([np.zeros((1, 2), dtype=np.int64), ends]),
+        np.concatenate(values),
+        rows,
+    )
 
 
 @cache
@@ -70,26 +114,45 @@ def log_density(laws: tuple[Law | JointLaw, ...]) -> Callable[..., float]:
 
     @register_jitable
     def split(offsets, release, total, parameters):
-        cut = offsets[1] - offsets[0]
-        here = first(offsets, release[:cut], total[:cut], parameters[:cut])
-        return here + rest(offsets[1:], release[cut:], total[cut:], parameters[cut:])
+        cut, below = offsets[1, 0] - offsets[0, 0], offsets[1, 1] - offsets[0, 1]
+        here = first(offsets, release[:cut], total[:below], parameters[:cut])
+        return here + rest(offsets[1:], release[cut:], total[below:], parameters[cut:])
 
     return split
 
 
-def _coordinate_sum(formula: Law) -> Callable[..., float]:
+def _coordinate_sum(law: Law) -> Callable[..., float]:
     # The compiler's disk cache knows the code of this function but not that of
     # formula; naming the fingerprint here makes an edited formula a cache miss.
-    edition = fingerprint(formula)
+    edition = fingerprint(law.formula)
+    formula = _with_row(law.formula, law.parameters)
 
     @register_jitable
-    def additive(offsets, release, total, parameters):
+    def coordinates(offsets, release, total, parameters):
         value = 0.0 * edition
         for j in range(release.size):
-            value += formula(release[j], total[j], parameters[j, 0], parameters[j, 1])
+            value += formula(release[j], total[j], parameters, j)
         return value
 
-    return additive
+    return coordinates
+
+
+def _with_row(formula: Formula, count: int) -> Formula:
+    """Return ``f(release, statistic, parameters, j)``, which takes row j as further arguments."""
+    if count == 0:
+
+        @register_jitable
+        def apply(release, statistic, parameters, j, *taken):
+            return formula(release, statistic, *taken)
+
+        return apply
+    rest, last = _with_row(formula, count - 1), count - 1
+
+    @register_jitable
+    def take(release, statistic, parameters, j, *taken):
+        return rest(release, statistic, parameters, j, parameters[j, last], *taken)
+
+    return take
 
 
 def _joint(law: JointLaw) -> Callable[..., float]:
@@ -103,6 +166,27 @@ def _joint(law: JointLaw) -> Callable[..., float]:
 
 
 def fingerprint(function: Callable[..., Any]) -> int:
-    """Return a number that changes whenever the function's code or constants do."""
+    """Return a number that changes whenever the function's code does, or code that it calls."""
+    seen: dict[Any, None] = {}
+    _collect(function, seen)
+    return zlib.crc32(repr(list(seen)).encode())
+
+
+def _collect(function: Any, seen: dict[Any, None]) -> None:
+    """Add the code of a function, of functions that it closes over, and of modules it calls."""
     code = function.__code__
-    return zlib.crc32(code.co_code + repr((code.co_consts, code.co_names)).encode())
+    key = (code.co_code, code.co_consts, code.co_names)
+    if repr(key) in seen:
+        return
+    seen[repr(key)] = None
+    inside = [cell.cell_contents for cell in function.__closure__ or ()]
+    called = [function.__globals__.get(name) for name in code.co_names]
+    for other in inside:
+        if isinstance(other, FunctionType):
+            _collect(other, seen)
+    ours = __name__.partition(".")[0]
+    for other in called:
+        module = getattr(other, "__module__", None) or ""
+        if isinstance(other, FunctionType) and module.partition(".")[0] == ours:
+            # What a name does in jitted code is written beside it.
+            seen[inspect.getsource(sys.modules[module])] = None

@@ -69,7 +69,8 @@ def step(
     noise
         The releases and their laws; d = 0 when no release is central.
     log_weight_ratio
-        log w_i(x_i*) - log w_i(x_i), one number per record.
+        log w_i(x_i*) - log w_i(x_i), one number per record; none if there are no weights, or if
+        proposals were drawn from f(x_i | theta) w_i(x_i).
     rows
         Which records are offered one. Must have been chosen without looking at any record.
 
@@ -78,15 +79,18 @@ def step(
     State, Info
     """
     width, size = proposed.shape
-    if not noise.release.size == width == len(state.contributions):
+    if not noise.width == width == len(state.contributions):
         # The scan reads these arrays side by side, without looking at their lengths.
         raise ValueError(
-            f"The releases have {noise.release.size} coordinates, so contributions need as many "
+            f"The releases are made from {noise.width} coordinates, so contributions need as many "
             f"rows; got {len(state.contributions)} current and {width} proposed."
         )
-    ratio = np.zeros(size) if log_weight_ratio is None else log_weight_ratio
+    if not noise.laws and log_weight_ratio is None:
+        # Nothing is known of the records that their proposals did not know.
+        return state, Info(np.ones(size, dtype=np.bool_), 1.0, 1.0)
     # A Metropolis test accepts when log U < log ratio; -log U is standard exponential.
     slack = rng.standard_exponential(size)
+    ratio = np.zeros(size) if log_weight_ratio is None else log_weight_ratio
     if not noise.laws:
         # Without a central release nothing ties the records to each other.
         accepted = ratio + slack >= 0

@@ -23,6 +23,7 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.graph.calls import CompiledCall
 from pymc_privacy.graph.columns import float_columns
+from pymc_privacy.graph.conditional_draws import conditional_draws
 from pymc_privacy.graph.database import Database
 from pymc_privacy.graph.generators import given_others, in_value_coordinates, with_generator
 from pymc_privacy.graph.locality import Point
@@ -33,7 +34,8 @@ class RecordProgram:
     """Two compiled functions, and the names of the values they read from a point.
 
     ``draw(rng, *values)`` returns the fresh records (value coordinates), their contribution
-    columns and, if the database has weights, log w(fresh) - log w(current) per record.
+    columns and, if these were drawn without looking at the weights of the database,
+    log w(fresh) - log w(current) per record.
     ``current(*values)`` returns the columns of the records as they are.
     """
 
@@ -82,12 +84,10 @@ def compile_records(
     """
     model, records = database.model, database.records
     coordinates = float_columns(database.contributions)
-    if rows is None:
-        fresh_records = [in_value_coordinates(model, rv) for rv in records]
-        fresh = [*fresh_records, *coordinates, *_weight_ratio(database, fresh_records)]
-    else:
-        fresh = _fewer(database, rows)
-    rng, fresh = with_generator(given_others(model, fresh, records))
+    fresh = conditional_draws(database) if rows is None else None
+    if fresh is None:
+        fresh = given_others(model, _fresh(database, rows), records)
+    rng, fresh = with_generator(fresh)
     current = model.replace_rvs_by_values(coordinates)
     # A random variable left here would be redrawn at every call, and these would
     # not be the contributions of the current records.
@@ -104,11 +104,22 @@ def compile_records(
     )
 
 
+def _fresh(database: Database, rows: int | None) -> list[TensorVariable]:
+    """Return fresh records, their contribution columns, and log weight ratios if there are any."""
+    if rows is not None:
+        return _fewer(database, rows)
+    records = [in_value_coordinates(database.model, rv) for rv in database.records]
+    coordinates = float_columns(database.contributions)
+    return [*records, *coordinates, *_weight_ratio(database, records)]
+
+
 def _fewer(database: Database, rows: int) -> list[TensorVariable]:
     """Return fresh records and their contribution columns, of another number of records."""
-    # Rebuilding a graph for another length copies all of it, draws included: variables
-    # stand for these meanwhile, so that each is drawn once.
-    stand_ins: dict[Variable, Variable] = {}
+    # Rebuilding a graph for another length copies all of it, draws included: variables stand
+    # for parameters meanwhile, whose copies would be drawn from their prior, and for records,
+    # so that each is drawn once.
+    parameters = _random_parents(database)
+    stand_ins: dict[Variable, Variable] = {rv: rv.type() for rv in parameters}
     draws = []
     for rv in database.records:
         same = _rebuilt([rv], stand_ins)[0]
@@ -121,9 +132,16 @@ def _fewer(database: Database, rows: int) -> list[TensorVariable]:
         for draw, transform in zip(draws, transforms, strict=True)
     ]
     outputs += float_columns(_rebuilt(database.contributions, stand_ins))
-    for stand_in, draw in reversed(list(zip(stand_ins.values(), draws, strict=True))):
-        outputs = graph_replace(outputs, {stand_in: draw}, strict=False)
+    originals = zip(stand_ins.values(), [*parameters, *draws], strict=True)
+    for stand_in, original in reversed(list(originals)):
+        outputs = graph_replace(outputs, {stand_in: original}, strict=False)
     return outputs
+
+
+def _random_parents(database: Database) -> list[TensorVariable]:
+    """Return the random variables that records or contributions are computed from."""
+    above = set(ancestors([*database.records, *database.contributions]))
+    return [rv for rv in database.model.basic_RVs if rv in above - set(database.records)]
 
 
 def _rebuilt(graphs: Sequence[Variable], replacements: dict[Variable, Variable]) -> list[Any]:

@@ -1,16 +1,36 @@
 """Noise laws, one family per file."""
 
-from pymc_privacy.mechanisms.base import AdditiveMechanism, Mechanism
+from pymc_privacy.mechanisms.base import AdditiveMechanism, CoordinateMechanism, Mechanism
 from pymc_privacy.mechanisms.custom import CustomMechanism
+from pymc_privacy.mechanisms.exponential import ExponentialMechanism
+from pymc_privacy.mechanisms.functional import FunctionalMechanism
 from pymc_privacy.mechanisms.gaussian import DiscreteGaussian, Gaussian
+from pymc_privacy.mechanisms.k_norm_gradient import KNormGradient
 from pymc_privacy.mechanisms.laplace import DiscreteLaplace, Laplace
+from pymc_privacy.mechanisms.objective_perturbation import ObjectivePerturbation
+from pymc_privacy.mechanisms.post_processed import Clamped, PostProcessed, Rounded, Suppressed
+from pymc_privacy.mechanisms.randomized_response import RandomizedResponse
+from pymc_privacy.mechanisms.truncated_laplace import TruncatedLaplace
+from pymc_privacy.mechanisms.tulap import Tulap
 
 __all__ = [
     "AdditiveMechanism",
+    "Clamped",
+    "CoordinateMechanism",
     "CustomMechanism",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "ExponentialMechanism",
+    "FunctionalMechanism",
     "Gaussian",
+    "KNormGradient",
     "Laplace",
     "Mechanism",
+    "ObjectivePerturbation",
+    "PostProcessed",
+    "RandomizedResponse",
+    "Rounded",
+    "Suppressed",
+    "TruncatedLaplace",
+    "Tulap",
 ]

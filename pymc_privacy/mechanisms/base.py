@@ -11,8 +11,12 @@ import numpy as np
 
 from pymc_privacy.accounting import Guarantee
 from pymc_privacy.errors import MechanismError
+from pymc_privacy.mechanisms.engines import numeric
 
 Scale = float | tuple[float, ...]
+Shape = tuple[int | None, ...]
+# Further away than any release, and still a number that can be squared.
+UNBOUNDED = 1e30
 
 
 class Mechanism(ABC):
@@ -22,7 +26,7 @@ class Mechanism(ABC):
     """
 
     discrete: ClassVar[bool]
-    """Whether statistic and release are integers."""
+    """Whether the statistic must be integers; the release is then integers too."""
 
     @property
     @abstractmethod
@@ -37,21 +41,65 @@ class Mechanism(ABC):
     def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
         """Draw a release from a seedable generator: for simulation, never for publishing."""
 
+    @property
+    def release_dtype(self) -> str:
+        """Return the type of a release: ``"int64"`` or ``"floatX"``."""
+        return "int64" if self.discrete else "floatX"
 
-class AdditiveMechanism(Mechanism):
-    """Noise of its own is added to each coordinate of the statistic.
+    def release_shape(self, statistic: Shape) -> Shape:
+        """Return the shape of the release from that of the statistic; None is an unknown length.
+
+        Of a statistic that the mechanism cannot act on, it says so.
+        """
+        return statistic
+
+    def local_shape(self, contributions: Shape) -> Shape:
+        """Return the shape of a release that is made record by record."""
+        return self.release_shape(contributions)
+
+    def impossible(self, release: np.ndarray, statistic: Shape) -> str | None:
+        """Say what a release must be, if this is none; None if all is well.
+
+        ``statistic`` is the shape of the statistic; that the release fits it was seen before.
+        """
+        if not np.all(np.isfinite(release)):
+            return "be finite"
+        if self.discrete and np.any(release != np.rint(release)):
+            return (
+                f"be integers, because {type(self).__name__} adds integer noise to an integer "
+                "statistic"
+            )
+        return None
+
+
+class CoordinateMechanism(Mechanism):
+    """Each coordinate of the release depends on the same coordinate of the statistic alone.
 
     A concrete class gives one scalar formula; it is evaluated elementwise on
     arrays, symbolically on tensors, and compiled into the record sweep.
     """
 
-    formula: ClassVar[Callable[..., Any]]
-    """``formula(release, statistic, scale, log_normalizer)``, one coordinate, jitable."""
+    formula: Callable[..., Any]
+    """``formula(release, statistic, *parameters)`` of one coordinate, jitable."""
 
     @property
     @abstractmethod
-    def parameters(self) -> tuple[Any, Any]:
-        """Return the formula's last two arguments: scale and log normalizer, per coordinate."""
+    def parameters(self) -> tuple[Any, ...]:
+        """Return the formula's further arguments, each a number or one per coordinate."""
+
+
+class AdditiveMechanism(CoordinateMechanism):
+    """Noise of its own is added to each coordinate of the statistic."""
+
+    scale: Scale
+    """How far the noise reaches; a sequence gives each coordinate its own."""
+
+    interval: ClassVar[Callable[..., Any]]
+    """``interval(lower, upper, statistic, *parameters)``, the log of P(lower <= release < upper).
+
+    One coordinate, jitable; a bound that does not bound is ±`UNBOUNDED`. What becomes of a
+    release afterwards (see `Clamped`) is known through it.
+    """
 
     def log_density(self, release: Any, statistic: Any) -> Any:
         """Return the log density of each coordinate; their sum is that of the release.
@@ -67,14 +115,9 @@ class AdditiveMechanism(Mechanism):
         >>> Laplace(scale=2.0).log_density([1.0, 5.0], 1.0).round(4).tolist()
         [-1.3863, -3.3863]
         """
-        release, statistic = _numeric(release), _numeric(statistic)
-        value = type(self).formula(release, statistic, *self.parameters)
+        release, statistic = numeric(release), numeric(statistic)
+        value = self.formula(release, statistic, *self.parameters)
         return value - _off_lattice(release - statistic) if self.discrete else value
-
-
-def _numeric(value: Any) -> Any:
-    """Leave tensors alone and make everything else an array."""
-    return value if hasattr(value, "owner") else np.asarray(value)
 
 
 def _off_lattice(offset: Any) -> Any:

@@ -27,6 +27,8 @@ from pymc_privacy.mechanisms.base import (
     positive,
     resolve_scale,
 )
+from pymc_privacy.mechanisms.engines import ceil, exp, log1p, log_normal_tail, where
+from pymc_privacy.mechanisms.integer_tails import discrete_gaussian_tail
 
 _HOW = "one of rho=, mu= or (epsilon=, delta=) together with sensitivity="
 
@@ -36,6 +38,40 @@ def gaussian_log_density(release, statistic, scale, log_normalizer):
     """Return -(s - t)^2 / (2 sigma^2) - log Z, with Z over the reals or over the integers."""
     z = (release - statistic) / scale
     return -0.5 * z * z - log_normalizer
+
+
+@register_jitable
+def gaussian_interval(lower, upper, statistic, scale, log_normalizer):
+    """Return log P(lower <= s < upper) for s = t + Normal noise, exact in both tails.
+
+    With the interval mirrored so that its middle is not below t, its probability is Q(l) - Q(u) if
+    l >= 0, and 1 - Q(-l) - Q(u) if t is inside, Q the upper tail.
+    """
+    below, above = (lower - statistic) / scale, (upper - statistic) / scale
+    mirrored = below + above < 0
+    l, u = where(mirrored, -above, below), where(mirrored, -below, above)
+    outer, inner = log_normal_tail(u), log_normal_tail(abs(l))
+    outside = inner + log1p(-exp(outer - inner))
+    inside = log1p(-exp(inner) - exp(outer))
+    return where(l >= 0, outside, inside)
+
+
+@register_jitable
+def discrete_gaussian_interval(lower, upper, statistic, scale, log_normalizer):
+    """Return log P(lower <= s < upper) for s = t + discrete Gaussian noise, exact in both tails.
+
+    The integers a..b of the interval are mirrored as for `gaussian_interval`; then P is
+    P(k >= a) - P(k > b) if a >= 1, and 1 - P(k > -a) - P(k > b) if t is inside.
+    """
+    below, above = ceil(lower) - statistic, ceil(upper) - 1 - statistic
+    mirrored = below + above < 0
+    a, b = where(mirrored, -above, below), where(mirrored, -below, above)
+    empty, off = b < a, a >= 1
+    outer = discrete_gaussian_tail(where(b < 0, 1.0, b + 1), scale, log_normalizer)
+    inner = discrete_gaussian_tail(where(off, a, 1 - a), scale, log_normalizer)
+    outside = inner + log1p(-exp(outer - inner))
+    inside = log1p(-exp(inner) - exp(outer))
+    return where(empty, -math.inf, where(off, outside, inside))
 
 
 def _calibrations(mechanism: Gaussian | DiscreteGaussian) -> dict[str, float]:
@@ -92,6 +128,7 @@ class Gaussian(AdditiveMechanism):
 
     discrete: ClassVar[bool] = False
     formula = staticmethod(gaussian_log_density)
+    interval = staticmethod(gaussian_interval)
 
     scale: Scale = None  # type: ignore[assignment]
     rho: float | None = None
@@ -161,6 +198,7 @@ class DiscreteGaussian(AdditiveMechanism):
 
     discrete: ClassVar[bool] = True
     formula = staticmethod(gaussian_log_density)
+    interval = staticmethod(discrete_gaussian_interval)
 
     scale: Scale = None  # type: ignore[assignment]
     rho: float | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +18,9 @@ from pymc_privacy.mechanisms.base import (
     positive,
     resolve_scale,
 )
+from pymc_privacy.mechanisms.engines import ceil, exp, expm1, log, log1p, where
 
+LOG_TWO = math.log(2)
 _HOW = "epsilon= and sensitivity= (scale is sensitivity / epsilon)"
 
 
@@ -25,6 +28,38 @@ _HOW = "epsilon= and sensitivity= (scale is sensitivity / epsilon)"
 def laplace_log_density(release, statistic, scale, log_normalizer):
     """Return -|s - t| / b - log Z, where Z normalizes over the reals or over the integers."""
     return -abs(release - statistic) / scale - log_normalizer
+
+
+@register_jitable
+def laplace_interval(lower, upper, statistic, scale, log_normalizer):
+    """Return log P(lower <= s < upper) for s = t + Laplace noise, exact in both tails.
+
+    With the interval mirrored so that its middle is not below t, in units of b, its probability is
+    (e^{-l} - e^{-u}) / 2 if l >= 0, and 1 - (e^l + e^{-u}) / 2 if t is inside.
+    """
+    below, above = (lower - statistic) / scale, (upper - statistic) / scale
+    mirrored = below + above < 0
+    l, u = where(mirrored, -above, below), where(mirrored, -below, above)
+    outside = -l + log(-expm1(l - u)) - LOG_TWO
+    inside = log1p(-0.5 * (exp(where(l < 0, l, 0.0)) + exp(-u)))
+    return where(l >= 0, outside, inside)
+
+
+@register_jitable
+def discrete_laplace_interval(lower, upper, statistic, scale, log_normalizer):
+    """Return log P(lower <= s < upper) for s = t + discrete Laplace noise, exact in both tails.
+
+    Of noise k with q = e^{-1/b}, P(k >= a) = q^a / (1 + q) for a >= 1. The integers of the
+    interval are mirrored as for `laplace_interval`.
+    """
+    below, above = ceil(lower) - statistic, ceil(upper) - 1 - statistic
+    mirrored = below + above < 0
+    a, b = where(mirrored, -above, below), where(mirrored, -below, above)
+    log_half = -log1p(exp(-1 / scale))
+    outside = -a / scale + log(-expm1((a - b - 1) / scale)) + log_half
+    beyond = exp((where(a < 1, a, 1.0) - 1) / scale) + exp(-(b + 1) / scale)
+    inside = log1p(-beyond * exp(log_half))
+    return where(b < a, -math.inf, where(a >= 1, outside, inside))
 
 
 def _settle(mechanism: Laplace | DiscreteLaplace) -> None:
@@ -77,6 +112,7 @@ class Laplace(AdditiveMechanism):
 
     discrete: ClassVar[bool] = False
     formula = staticmethod(laplace_log_density)
+    interval = staticmethod(laplace_interval)
 
     scale: Scale = None  # type: ignore[assignment]
     epsilon: float | None = None
@@ -117,6 +153,7 @@ class DiscreteLaplace(AdditiveMechanism):
 
     discrete: ClassVar[bool] = True
     formula = staticmethod(laplace_log_density)
+    interval = staticmethod(discrete_laplace_interval)
 
     scale: Scale = None  # type: ignore[assignment]
     epsilon: float | None = None

@@ -6,6 +6,7 @@ import pytest
 from pytensor import function
 from scipy import stats
 
+from pymc_privacy._compat import CategoricalRV, FunctionGraph
 from pymc_privacy.graph.generators import with_generator
 from tests.stochastic import FALSE_ALARM, seed_of
 
@@ -32,3 +33,19 @@ def test_the_law_is_the_same(name, request):
     compiled = function([rng], draw, mode="NUMBA")
     values = compiled(np.random.default_rng(seed_of(request)))
     assert stats.kstest(values, exact.cdf).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("per_record", [False, True])
+def test_categories_are_drawn_in_proportion(per_record, request):
+    p = np.array([0.1, 0.0, 0.6, 0.3])
+    law = pm.Categorical.dist(np.tile(p, (20_000, 1)) if per_record else p, shape=20_000)
+    rng, [draw] = with_generator([law])
+    assert not any(
+        isinstance(node.op, CategoricalRV) for node in FunctionGraph(outputs=[draw]).apply_nodes
+    )
+    values = function([rng], draw, mode="NUMBA")(np.random.default_rng(seed_of(request)))
+    assert values.dtype == np.int64
+    counts = np.bincount(values, minlength=4)
+    assert counts[1] == 0
+    seen = p > 0
+    assert stats.chisquare(counts[seen], 20_000 * p[seen]).pvalue > FALSE_ALARM

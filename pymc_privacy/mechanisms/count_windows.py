@@ -1,0 +1,86 @@
+"""Which counts can be behind a noisy count, but for noise beyond its reach."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_privacy.errors import MechanismError
+from pymc_privacy.mechanisms.base import AdditiveMechanism
+from pymc_privacy.mechanisms.post_processed import Clamped, PostProcessed, Rounded, Suppressed
+from pymc_privacy.mechanisms.tails import log_tail_bound, reach
+
+
+class CountWindow(NamedTuple):
+    """With a release y, the count is within ``half`` of it; if y <= ``threshold``, of 0 to there.
+
+    That is, between max(0, y - half) and y + half, or between 0 and threshold + half, unless
+    some noise was beyond its reach.
+    """
+
+    half: np.ndarray
+    threshold: float
+    log_left_out: np.ndarray
+    """Bounds the log density of a release whose noise was beyond its reach."""
+
+    @property
+    def length(self) -> int:
+        """Return how many neighbouring counts hold the window of every release."""
+        half = int(np.max(self.half))
+        return max(2 * half + 1, math.ceil(max(self.threshold, 0.0)) + half + 1)
+
+
+def count_window(mechanism: Any, tail: float) -> CountWindow:
+    """Return the window outside which the noise is with probability at most ``tail``.
+
+    Parameters
+    ----------
+    mechanism : AdditiveMechanism or PostProcessed
+        A release that was clamped from above says nothing about how large a count can be, and
+        is refused.
+    tail : float
+
+    Examples
+    --------
+    >>> import pymc_privacy as pmp
+    >>> from pymc_privacy.mechanisms.count_windows import count_window
+    >>> noise = pmp.DiscreteLaplace(scale=2.0)
+    >>> count_window(noise, 1e-12).length
+    111
+    >>> count_window(pmp.Suppressed(mechanism=noise, below=90), 1e-12).length
+    146
+    """
+    match mechanism:
+        case AdditiveMechanism():
+            half = reach(mechanism, tail)
+            # Densities do not increase away from the statistic.
+            edge = mechanism.log_density(half.astype(np.float64), 0.0)
+            return CountWindow(half, -math.inf, np.asarray(edge))
+        case Rounded():
+            half, threshold, left_out = count_window(mechanism.mechanism, tail)
+            slack = mechanism.to / 2
+            window = CountWindow(half + math.ceil(slack), threshold + slack, left_out)
+        case Clamped(upper=None):
+            half, threshold, left_out = count_window(mechanism.mechanism, tail)
+            window = CountWindow(half, max(threshold, float(mechanism.lower or 0.0)), left_out)
+        case Suppressed():
+            half, threshold, left_out = count_window(mechanism.mechanism, tail)
+            window = CountWindow(half, max(threshold, mechanism.below), left_out)
+        case _:
+            raise MechanismError(
+                "A noisy count needs a mechanism that adds noise, such as "
+                "DiscreteLaplace(epsilon=1.0, sensitivity=1.0), or one that was rounded, "
+                "suppressed or clamped from below afterwards, because counts are summed within "
+                f"its reach; got {mechanism!r}."
+            )
+    # What is published may be an interval, whose probability is at most that of all such noise.
+    noise = noise_inside(mechanism)
+    beyond = math.log(2) + log_tail_bound(noise, reach(noise, tail) + float(noise.discrete))
+    return window._replace(log_left_out=np.maximum(window.log_left_out, beyond))
+
+
+def noise_inside(mechanism: Any) -> AdditiveMechanism:
+    """Return the mechanism before any post-processing."""
+    return noise_inside(mechanism.mechanism) if isinstance(mechanism, PostProcessed) else mechanism

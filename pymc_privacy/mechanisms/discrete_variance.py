@@ -1,0 +1,86 @@
+"""Scale and variance of discrete Gaussian noise, which are not each other's square and root."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+
+from pymc_privacy.errors import MechanismError
+
+# From here on they differ by less than exp(-2 pi² 25) of themselves.
+_WIDE = 5.0
+_INTEGERS = np.arange(1, 100)
+
+
+def discrete_gaussian_variance(scale: Any) -> Any:
+    """Return the variance of discrete Gaussian noise of a scale; it is less than scale².
+
+    Parameters
+    ----------
+    scale : array_like
+        Sigma in the probabilities, proportional to exp(-k² / 2 sigma²).
+
+    Examples
+    --------
+    >>> import pymc_privacy as pmp
+    >>> pmp.discrete_gaussian_variance([0.4893, 3.0]).round(4).tolist()
+    [0.2, 9.0]
+    """
+    sigma = _checked("scale", scale)
+    narrow = np.minimum(sigma, _WIDE)[..., None]
+    weight = np.exp(-((_INTEGERS / narrow) ** 2) / 2)
+    variance = 2 * (weight * _INTEGERS**2).sum(-1) / (1 + 2 * weight.sum(-1))
+    return np.where(sigma < _WIDE, variance, sigma**2)[()]
+
+
+def discrete_gaussian_scale(variance: Any) -> Any:
+    """Return the scale of discrete Gaussian noise that has a variance.
+
+    The noisy measurement files of the 2020 census publish the variance of the noise of each
+    row, not sigma²; below about 1 they differ.
+
+    Parameters
+    ----------
+    variance : array_like
+
+    Returns
+    -------
+    ndarray or float
+        What ``DiscreteGaussian(scale=...)`` takes.
+
+    Examples
+    --------
+    >>> import pymc_privacy as pmp
+    >>> pmp.discrete_gaussian_scale([0.2, 9.0]).round(4).tolist()
+    [0.4893, 3.0]
+    """
+    wanted = _checked("variance", variance)
+
+    def one(v: float) -> float:
+        root = np.sqrt(v)
+        if root >= _WIDE:
+            return root
+        # Canonne, Kamath and Steinke (2020), Corollary 9: the variance is at most sigma².
+        return brentq(
+            lambda s: float(discrete_gaussian_variance(s)) - v,
+            max(root, 0.02) * (1 - 1e-12),
+            root + 1,
+            xtol=1e-14,
+        )
+
+    distinct, where = np.unique(wanted, return_inverse=True)
+    return np.array([one(v) for v in distinct])[where].reshape(wanted.shape)[()]
+
+
+def _checked(name: str, value: Any) -> np.ndarray:
+    try:
+        numbers = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        numbers = np.asarray(np.nan)
+    if not np.all(np.isfinite(numbers) & (numbers > 0)):
+        raise MechanismError(
+            f"{name} must be finite and > 0 (of discrete Gaussian noise); got {value!r}."
+        )
+    return numbers

@@ -1,0 +1,127 @@
+"""The exponential mechanism: one of finitely many candidates is released, good ones likelier."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pymc_privacy.accounting import Neighbours, PureDP
+from pymc_privacy.errors import MechanismError
+from pymc_privacy.mechanisms.base import Mechanism, Shape, need_sensitivity, positive, resolve_scale
+from pymc_privacy.mechanisms.engines import log_sum_exp, numeric, pick, where
+
+_HOW = "epsilon= and sensitivity= (scale is 2 sensitivity / epsilon)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExponentialMechanism(Mechanism):
+    """The release is the index j of a candidate, with probability ∝ exp(u_j / b).
+
+    The utility u_j of candidate j is a sum over records: contributions of shape (n, K) have each
+    record's utilities of all K candidates, and the release is a single number, an index from 0
+    to K - 1. Probabilities are normalised exactly over the candidates, since their normaliser
+    depends on the records (McSherry and Talwar, 2007).
+
+    If neighbouring databases differ by at most D in every utility, exp(u_j / b) changes by a factor
+    of at most exp(D / b), and so does the normaliser; hence epsilon = 2 D / b.
+
+    Parameters
+    ----------
+    scale : float, optional
+        b, the utility that makes a candidate e times likelier.
+    epsilon : float, optional
+        The privacy loss; then b = 2 sensitivity / epsilon.
+    sensitivity : float, optional
+        D, the largest change of any utility between neighbours; taken on trust.
+    neighbours : {"replace_one", "add_remove"}, optional
+        What the sensitivity was computed for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_privacy import ExponentialMechanism
+    >>> mechanism = ExponentialMechanism(epsilon=1.0, sensitivity=1.0)
+    >>> np.exp(mechanism.log_density([0, 1, 2], [10.0, 12.0, 9.0])).round(3).tolist()
+    [0.231, 0.629, 0.14]
+    """
+
+    discrete: ClassVar[bool] = False
+
+    scale: float = None  # type: ignore[assignment]
+    epsilon: float | None = None
+    sensitivity: float | None = None
+    neighbours: Neighbours | None = None
+
+    def __post_init__(self) -> None:
+        calibrated = None
+        if self.epsilon is not None:
+            sensitivity = need_sensitivity("epsilon", self.sensitivity)
+            calibrated = 2 * sensitivity / positive("epsilon", self.epsilon, "the privacy loss")
+        scale = resolve_scale(self.scale, calibrated, how=_HOW)
+        if not isinstance(scale, float):
+            raise MechanismError(
+                "scale must be one number, because utilities of all candidates are compared with "
+                f"each other; got {self.scale!r}."
+            )
+        object.__setattr__(self, "scale", scale)
+        self.guarantee  # noqa: B018
+
+    @property
+    def guarantee(self) -> PureDP | None:
+        """Promise epsilon = 2 sensitivity / scale."""
+        if self.sensitivity is None:
+            return None
+        sensitivity = need_sensitivity("scale", self.sensitivity)
+        epsilon = self.epsilon or 2 * sensitivity / self.scale
+        return PureDP(epsilon, neighbours=self.neighbours)
+
+    def log_density(self, release: Any, statistic: Any) -> Any:
+        """Return u_j / b - log sum_k exp(u_k / b) for the released index j.
+
+        Parameters
+        ----------
+        release : array_like or TensorVariable
+            One index, or several releases of the same utilities.
+        statistic : array_like or TensorVariable
+            The total utility of each candidate, on the last axis.
+        """
+        release, utility = numeric(release), numeric(statistic) / self.scale
+        outside = (release < 0) | (release >= utility.shape[-1])
+        chosen = pick(utility, where(outside, 0, release))
+        return where(outside, -np.inf, chosen - log_sum_exp(utility))
+
+    def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
+        """Draw an index; seedable, in floating point, and so not to be published."""
+        utility = np.asarray(statistic, dtype=np.float64) / self.scale
+        # The largest of u_k + Gumbel noise is candidate k with probability ∝ exp(u_k).
+        return np.asarray(np.argmax(utility + rng.gumbel(size=utility.shape), axis=-1))
+
+    @property
+    def release_dtype(self) -> str:
+        """Return the type of an index."""
+        return "int64"
+
+    def release_shape(self, statistic: Shape) -> Shape:
+        """Return (), for one index out of K utilities."""
+        if len(statistic) != 1:
+            raise MechanismError(
+                "ExponentialMechanism needs contributions of shape (n, K), the utility of each of "
+                f"K candidates for each record; got a statistic of shape {statistic}."
+            )
+        return ()
+
+    def local_shape(self, contributions: Shape) -> Shape:
+        """Refuse: a local choice among categories is randomized response."""
+        raise MechanismError(
+            "ExponentialMechanism chooses once, by the total utility of all records; got "
+            "local=True. Where every record chooses by itself, see RandomizedResponse."
+        )
+
+    def impossible(self, release: np.ndarray, statistic: Shape) -> str | None:
+        """Say so if the release is not the index of a candidate."""
+        [width] = statistic
+        inside = release == np.rint(release) and 0 <= release < (width or np.inf)
+        last = "K - 1" if width is None else width - 1
+        return None if inside else f"be an integer from 0 to {last}, a candidate's index"

@@ -1,0 +1,137 @@
+"""Randomized response: each record tells the truth, or one of the other answers, by chance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numba.extending import register_jitable
+
+from pymc_privacy.accounting import Neighbours, PureDP
+from pymc_privacy.errors import MechanismError
+from pymc_privacy.mechanisms.base import CoordinateMechanism, Shape, integer_statistic, positive
+from pymc_privacy.mechanisms.engines import equal, numeric, where
+
+
+@register_jitable
+def randomized_response_log_density(release, statistic, log_keep, log_other, categories):
+    """Return log p if the release is the truth, log (1 - p) / (k - 1) if it is another answer.
+
+    What is not one of the k answers has no law, and density zero.
+    """
+    known = (statistic >= 0) & (statistic < categories) & (release >= 0) & (release < categories)
+    return where(known, where(equal(release, statistic), log_keep, log_other), -math.inf)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomizedResponse(CoordinateMechanism):
+    """The release is the true answer with probability p, else one of the k - 1 others, evenly.
+
+    For ``Privatized(..., local=True)`` on records with values 0, …, k - 1: Bernoulli ones, or
+    categorical ones with ``categories=k`` (Warner, 1965; Kairouz, Bonawitz and Ramage, 2016).
+
+    The largest ratio of the probabilities of one release under two truths is p (k - 1) / (1 - p),
+    or its inverse. So the release of each record is epsilon-DP with
+    epsilon = ``|log(p (k - 1) / (1 - p))|``, whatever the others release; and p = e^epsilon /
+    (e^epsilon + k - 1).
+
+    Parameters
+    ----------
+    epsilon : float, optional
+        The privacy loss of each record.
+    keep_probability : float, optional
+        p, the probability that the release is the truth. Where a coin decides whether to answer
+        truly or at random, a random answer that happens to be true counts.
+    categories : int, default 2
+        k, the number of possible answers.
+    neighbours : {"replace_one", "add_remove"}, default "replace_one"
+        Another answer of the same person.
+
+    Examples
+    --------
+    >>> from pymc_privacy import RandomizedResponse
+    >>> round(RandomizedResponse(keep_probability=0.75).guarantee.epsilon, 4)
+    1.0986
+    >>> round(RandomizedResponse(epsilon=1.0, categories=4).keep_probability, 4)
+    0.4754
+    """
+
+    discrete: ClassVar[bool] = True
+    formula = staticmethod(randomized_response_log_density)
+
+    epsilon: float | None = None
+    keep_probability: float = None  # type: ignore[assignment]
+    categories: int = 2
+    neighbours: Neighbours | None = "replace_one"
+
+    def __post_init__(self) -> None:
+        k = self.categories
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 2:
+            raise MechanismError(
+                f"categories must be an integer >= 2, the number of possible answers; got {k!r}."
+            )
+        object.__setattr__(self, "categories", int(k))
+        if (self.epsilon is None) == (self.keep_probability is None):
+            raise MechanismError(
+                "Randomized response needs epsilon= or keep_probability=, one of the two, because "
+                f"each follows from the other; got {'neither' if self.epsilon is None else 'both'}."
+            )
+        if self.epsilon is not None:
+            odds = math.exp(-positive("epsilon", self.epsilon, "the privacy loss of each record"))
+            object.__setattr__(self, "keep_probability", 1 / (1 + (k - 1) * odds))
+        keep = positive("keep_probability", self.keep_probability, "that an answer is true")
+        if keep >= 1 or math.isclose(keep, 1 / k, rel_tol=1e-12):
+            raise MechanismError(
+                "keep_probability must be a number in (0, 1) other than 1 / categories (then a "
+                f"release would tell everything, or nothing); got {self.keep_probability!r}."
+            )
+        object.__setattr__(self, "keep_probability", keep)
+
+    @property
+    def parameters(self) -> tuple[float, float, float]:
+        """Return log p, log (1 - p) / (k - 1), and k."""
+        other = math.log1p(-self.keep_probability) - math.log(self.categories - 1)
+        return math.log(self.keep_probability), other, float(self.categories)
+
+    @property
+    def guarantee(self) -> PureDP:
+        """Promise epsilon to each record."""
+        keep, other, _ = self.parameters
+        epsilon = abs(keep - other) if self.epsilon is None else self.epsilon
+        return PureDP(epsilon, neighbours=self.neighbours)
+
+    def log_density(self, release: Any, statistic: Any) -> Any:
+        """Return the log probability of each record's release."""
+        return self.formula(numeric(release), numeric(statistic), *self.parameters)
+
+    def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
+        """Draw a release for every entry; seedable, and so not to be published."""
+        truth = integer_statistic(statistic)
+        if np.any((truth < 0) | (truth >= self.categories)):
+            raise MechanismError(
+                f"Every record must be one of 0, …, {self.categories - 1}, because there are "
+                f"{self.categories} categories; got {statistic!r}."
+            )
+        lies = rng.random(truth.shape) >= self.keep_probability
+        # A shift by 1, …, k - 1 reaches each of the other answers once.
+        shift = rng.integers(1, self.categories, truth.shape)
+        return np.asarray(np.where(lies, (truth + shift) % self.categories, truth))
+
+    def release_shape(self, statistic: Shape) -> Shape:
+        """Return (), for a single answer; a total is no answer."""
+        raise MechanismError(
+            "RandomizedResponse is applied to each record, not to their total; "
+            "got a central release. Say local=True."
+        )
+
+    def local_shape(self, contributions: Shape) -> Shape:
+        """Return the shape of the answers."""
+        return contributions
+
+    def impossible(self, release: np.ndarray, statistic: Shape) -> str | None:
+        """Say so if some release is not one of the categories."""
+        if np.all(np.isin(release, np.arange(self.categories))):
+            return None
+        return f"be integers from 0 to {self.categories - 1}, one of the categories"
