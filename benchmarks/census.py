@@ -1,0 +1,192 @@
+"""Coverage of census-style noisy totals: analysed with their noise, and taken at face value.
+
+    python -m benchmarks.census [--replicates N] [--output FILE] [--docs]
+
+A county of tracts of blocks. Parameters are drawn from their prior, counts from the parameters;
+blocks and tracts are published with discrete Gaussian noise of known variances, the county's
+total exactly. Then 90 % intervals of all parameters cover the truth in 90 % of replicates, on
+average over the prior, if and only if the posterior is right. The naive analysis takes the noisy
+blocks as counts, negative ones as zero.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import warnings
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+import pymc_privacy as pmp
+from benchmarks.mixing import write_between_markers
+
+TRACTS, BLOCKS = 6, 12
+BLOCK_VARIANCE, TRACT_VARIANCE = 25.0, 4.0
+NAMES = ("level", "slope", "spread")
+LEVEL = 0.9
+RESULTS = Path(__file__).parent / "results" / "census.json"
+DOCS = Path(__file__).parents[1] / "docs" / "census.md"
+
+
+class County(NamedTuple):
+    """What was published, what is public anyway, and the truth behind it."""
+
+    covariate: np.ndarray
+    blocks: np.ndarray
+    tracts: np.ndarray
+    total: int
+    counts: np.ndarray
+    truth: dict[str, float]
+
+
+def tract_matrix() -> np.ndarray:
+    return np.kron(np.eye(TRACTS, dtype=int), np.ones(BLOCKS, dtype=int))
+
+
+def noise(variance: float) -> pmp.DiscreteGaussian:
+    """Convert the variance, which is published, and which is not sigma squared."""
+    return pmp.DiscreteGaussian(scale=float(pmp.discrete_gaussian_scale(variance)))
+
+
+def simulate(rng: np.random.Generator) -> County:
+    level, slope = rng.normal(1.0, 0.5), rng.normal(0.0, 0.5)
+    spread = abs(rng.normal(0.0, 0.5))
+    effect = np.repeat(rng.normal(0.0, spread, TRACTS), BLOCKS)
+    covariate = rng.normal(size=TRACTS * BLOCKS)
+    counts = rng.poisson(np.exp(level + slope * covariate + effect))
+    return County(
+        covariate,
+        noise(BLOCK_VARIANCE).simulate(rng, counts),
+        noise(TRACT_VARIANCE).simulate(rng, tract_matrix() @ counts),
+        int(counts.sum()),
+        counts,
+        dict(zip(NAMES, (level, slope, spread), strict=True)),
+    )
+
+
+def rates(county: County):
+    level = pm.Normal("level", 1.0, 0.5)
+    slope = pm.Normal("slope", 0.0, 0.5)
+    spread = pm.HalfNormal("spread", 0.5)
+    effect = pm.Normal("effect", 0.0, 1.0, shape=TRACTS)
+    return pt.exp(level + slope * county.covariate + spread * pt.repeat(effect, BLOCKS))
+
+
+def exact_model(county: County) -> pm.Model:
+    with pm.Model() as model:
+        count = pm.Poisson("count", rates(county))
+        pmp.LinearMeasurements(
+            "block",
+            count,
+            np.eye(count.type.shape[0], dtype=int),
+            noise(BLOCK_VARIANCE),
+            observed=county.blocks,
+            invariants=(np.ones((1, TRACTS * BLOCKS), dtype=int), [county.total]),
+        )
+        pmp.LinearMeasurements(
+            "tract", count, tract_matrix(), noise(TRACT_VARIANCE), observed=county.tracts
+        )
+    return model
+
+
+def naive_model(county: County) -> pm.Model:
+    with pm.Model() as model:
+        pm.Poisson("block", rates(county), observed=np.maximum(county.blocks, 0))
+    return model
+
+
+def fit(model: pm.Model, seed: int, draws: int) -> dict[str, np.ndarray]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        result = pm.sample(
+            draws,
+            tune=draws,
+            model=model,
+            chains=1,
+            cores=1,
+            random_seed=seed,
+            progressbar=False,
+            quiet=True,
+            compute_convergence_checks=False,
+        )
+    posterior = result["posterior"]
+    names = [*NAMES, *(["count"] if "count" in posterior else [])]
+    return {name: posterior[name].values.reshape(-1, *posterior[name].shape[2:]) for name in names}
+
+
+def interval(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return tuple(np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0))
+
+
+def replicate(seed: int, draws: int) -> dict[str, dict[str, list[float]]]:
+    """Return for each analysis and parameter whether it covers, the width, and the error."""
+    county = simulate(np.random.default_rng([7, seed]))
+    row = {}
+    for name, model in (("exact", exact_model(county)), ("naive", naive_model(county))):
+        drawn, row[name] = fit(model, seed, draws), {}
+        for parameter in NAMES:
+            low, high = interval(drawn[parameter])
+            truth = county.truth[parameter]
+            error = float(drawn[parameter].mean() - truth)
+            row[name][parameter] = [float(low <= truth <= high), float(high - low), error]
+        if name == "exact":
+            low, high = interval(drawn["count"])
+            covered = (low <= county.counts) & (county.counts <= high)
+            error = drawn["count"].mean(axis=0) - county.counts
+            row[name]["counts"] = [covered.mean(), (high - low).mean(), np.sqrt((error**2).mean())]
+        else:
+            error = np.maximum(county.blocks, 0) - county.counts
+            row[name]["counts"] = [np.nan, np.nan, np.sqrt((error**2).mean())]
+    return row
+
+
+def table(rows: list[dict]) -> str:
+    """Lay the results out as the docs show them."""
+    lines = [
+        "| | with the noise: coverage of 90 % intervals | width | error (rms) "
+        "| at face value: coverage | width | error (rms) |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for parameter in (*NAMES, "counts"):
+        cells = [parameter if parameter != "counts" else "counts of the blocks"]
+        for analysis in ("exact", "naive"):
+            values = np.array([row[analysis][parameter] for row in rows], dtype=float)
+            covered, width = values[:, 0].mean(), values[:, 1].mean()
+            error = np.sqrt((values[:, 2] ** 2).mean())
+            # Blocks of one county are not independent; parameters of different counties are.
+            spread = values[:, 0].std() / np.sqrt(len(rows))
+            if np.isnan(covered):
+                cells += ["", "", f"{error:.2f}"]
+            else:
+                cells += [f"{covered:.2f} ± {spread:.2f}", f"{width:.2f}", f"{error:.2f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + f"\n\n{len(rows)} simulated counties; ± is one standard error."
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--replicates", type=int, default=100)
+    parser.add_argument("--draws", type=int, default=500)
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--docs", action="store_true", help="write the table into the docs too")
+    parser.add_argument("--report", action="store_true", help="only lay out what was saved")
+    options = parser.parse_args()
+    logging.getLogger("pymc").setLevel(logging.ERROR)
+    rows = json.loads(options.output.read_text()) if options.report else []
+    for seed in () if options.report else range(options.replicates):
+        rows.append(replicate(seed, options.draws))
+        options.output.parent.mkdir(exist_ok=True)
+        options.output.write_text(json.dumps(rows, indent=1) + "\n")
+        print(seed, rows[-1]["exact"]["slope"], rows[-1]["naive"]["slope"], flush=True)
+    print("\n" + table(rows))
+    if options.docs:
+        write_between_markers(DOCS, "census", table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+"""Leave the posterior of counts invariant, given noisy totals of them and exact ones.
+
+Counts c >= 0 on the integers, independent given the parameters, have the target
+
+    prod_i p_i(c_i) prod_r eta_r(y_r - (A c)_r)   on   { c : B c = t }.
+
+Three kinds of moves keep B c. A *single* moves a cell that no exact total holds, a *pair* moves
+k from one cell to another that the same totals hold; where these do not connect all tables with
+the same totals, a *direction* adds a vector of the integer kernel of B. All are proposed
+symmetrically, whatever the counts are, so that the acceptance ratio is that of the target.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from pymc_privacy.algorithms.integer_kernel import Fibre
+
+TARGET = 0.4
+
+
+class Measurements(NamedTuple):
+    """Noisy totals: the matrix by columns (cells), and for each row release, scale and law."""
+
+    starts: np.ndarray
+    """Cell i has its entries at ``starts[i]:starts[i + 1]`` of the next two."""
+    rows: np.ndarray
+    entries: np.ndarray
+    release: np.ndarray
+    scale: np.ndarray
+    gaussian: np.ndarray
+    """Whether log eta is -d² / (2 scale²), rather than -|d| / scale, up to a constant."""
+
+    def totals(self, counts: np.ndarray) -> np.ndarray:
+        """Return A c."""
+        weights = self.entries * np.repeat(counts, np.diff(self.starts))
+        return np.bincount(self.rows, weights, minlength=self.release.size)
+
+
+class State(NamedTuple):
+    """The counts, their totals, and the log density of each count."""
+
+    counts: np.ndarray
+    totals: np.ndarray
+    log_density: np.ndarray
+
+
+class Info(NamedTuple):
+    """How many moves of each kind were offered and accepted, and which cells they moved."""
+
+    single: float
+    pair: float
+    direction: float
+
+
+Density = Callable[[np.ndarray], np.ndarray]
+
+
+def init(counts: np.ndarray, measurements: Measurements, density: Density) -> State:
+    """Compute what belongs to the counts; ``density`` returns log p_i(c_i) for each cell."""
+    counts = np.array(counts, dtype=np.int64)
+    return State(counts, measurements.totals(counts), np.array(density(counts)))
+
+
+def step(
+    rng: np.random.Generator,
+    state: State,
+    *,
+    measurements: Measurements,
+    fibre: Fibre,
+    density: Density,
+    scales: np.ndarray,
+    sweeps: int,
+    rate: float = 0.0,
+) -> tuple[State, Info]:
+    """Offer every cell a move alone and in pairs, ``sweeps`` times.
+
+    Parameters
+    ----------
+    rng
+    state
+        Its arrays are overwritten.
+    measurements, fibre, density
+        The target: noisy totals, exact totals, and the law of each count.
+    scales
+        Shape (2, cells): the mean length of moves alone and in pairs.
+    sweeps
+    rate
+        How fast the scales are adapted, in place. It must be 0 when draws are kept.
+    """
+    offered, accepted = np.zeros(3), np.zeros(3)
+    for _ in range(sweeps):
+        for kind, pairs in enumerate((fibre.singles, fibre.draw_pairs(rng))):
+            if not len(pairs):
+                continue
+            length = scales[kind][pairs].min(axis=1)
+            moves = _symmetric(rng, length)
+            took = _offer(rng, state, pairs, moves, measurements, density)
+            offered[kind] += took.size
+            accepted[kind] += took.sum()
+            if rate:
+                change = rate * (took[:, None] - TARGET)
+                scales[kind][pairs] = np.maximum(scales[kind][pairs] * np.exp(change), 0.1)
+        for vector in fibre.draw_directions(rng):
+            offered[2] += 1
+            accepted[2] += _offer_direction(rng, state, vector, measurements, density)
+    with np.errstate(invalid="ignore"):
+        return state, Info(*(accepted / offered))
+
+
+def _symmetric(rng: np.random.Generator, length: np.ndarray) -> np.ndarray:
+    """Draw integers != 0, as often k as -k, of about a given size."""
+    size = np.ceil(rng.standard_exponential(length.size) * length).astype(np.int64)
+    return np.where(rng.random(length.size) < 0.5, size, -size)
+
+
+def _offer(rng, state, pairs, moves, measurements, density) -> np.ndarray:
+    """Offer moves of cells that have no cell in common, one after the other."""
+    proposed = state.counts.copy()
+    proposed[pairs[:, 0]] += moves
+    # A pair of a cell with itself is a cell alone.
+    two = pairs[:, 0] != pairs[:, 1]
+    proposed[pairs[two, 1]] -= moves[two]
+    accepted = np.empty(len(pairs), dtype=np.bool_)
+    slack = rng.standard_exponential(len(pairs))
+    there = np.asarray(density(proposed))
+    arguments = (pairs, moves, slack, there, *state, *measurements, accepted)
+    _scan(*arguments)
+    return accepted
+
+
+def _offer_direction(rng, state, vector, measurements, density) -> bool:
+    """Offer one vector of the integer kernel."""
+    proposed = state.counts + vector
+    if proposed.min() < 0:
+        return False
+    there = np.asarray(density(proposed))
+    totals = measurements.totals(proposed)
+    ratio = there.sum() - state.log_density.sum()
+    ratio += log_noise(totals, measurements) - log_noise(state.totals, measurements)
+    if not ratio + rng.standard_exponential() >= 0:
+        return False
+    state.counts[:], state.totals[:], state.log_density[:] = proposed, totals, there
+    return True
+
+
+def log_noise(totals: np.ndarray, measurements: Measurements) -> float:
+    """Return the log density of the noisy totals, up to a constant."""
+    distance = abs(measurements.release - totals) / measurements.scale
+    return float(-np.where(measurements.gaussian, 0.5 * distance**2, distance).sum())
+
+
+@njit(cache=True)
+def _scan(
+    pairs, moves, slack, there, counts, totals, here, starts, rows, entries, release, scale,
+    gaussian, accepted,
+):  # fmt: skip
+    """Accept or reject each move in turn; ``totals`` is kept running."""
+    for j in range(pairs.shape[0]):
+        first, second = pairs[j, 0], pairs[j, 1]
+        both = first != second
+        ratio = there[first] - here[first]
+        if both:
+            ratio += there[second] - here[second]
+        # A row that holds both cells moves twice; the two changes add up to that of both moves.
+        ratio += _shift(first, moves[j], totals, starts, rows, entries, release, scale, gaussian)
+        if both:
+            ratio += _shift(
+                second, -moves[j], totals, starts, rows, entries, release, scale, gaussian
+            )
+        accepted[j] = ratio + slack[j] >= 0.0
+        if accepted[j]:
+            counts[first] += moves[j]
+            here[first] = there[first]
+            if both:
+                counts[second] -= moves[j]
+                here[second] = there[second]
+        else:
+            _restore(first, moves[j], totals, starts, rows, entries)
+            if both:
+                _restore(second, -moves[j], totals, starts, rows, entries)
+
+
+@njit(cache=True)
+def _shift(cell, move, totals, starts, rows, entries, release, scale, gaussian):
+    """Move the totals, and return the change in their log density."""
+    change = 0.0
+    for e in range(starts[cell], starts[cell + 1]):
+        r = rows[e]
+        before = abs(release[r] - totals[r]) / scale[r]
+        totals[r] += entries[e] * move
+        after = abs(release[r] - totals[r]) / scale[r]
+        if gaussian[r]:
+            change += 0.5 * (before * before - after * after)
+        else:
+            change += before - after
+    return change
+
+
+@njit(cache=True)
+def _restore(cell, move, totals, starts, rows, entries):
+    for e in range(starts[cell], starts[cell + 1]):
+        totals[rows[e]] -= entries[e] * move
+
+
+def stack(matrices, releases, scales, gaussian) -> Measurements:
+    """Put the rows of several measurements under each other."""
+    matrix = np.concatenate([np.asarray(a, dtype=np.float64) for a in matrices])
+    cells, rows = np.nonzero(matrix.T)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(cells, minlength=matrix.shape[1]))])
+    return Measurements(
+        starts.astype(np.int64),
+        rows.astype(np.int64),
+        matrix[rows, cells],
+        np.concatenate([np.asarray(y, dtype=np.float64) for y in releases]),
+        np.concatenate([np.broadcast_to(s, len(y)) for s, y in zip(scales, releases, strict=True)]),
+        np.concatenate([np.full(len(y), g) for g, y in zip(gaussian, releases, strict=True)]),
+    )
+
+
+def adaptation_rate(tuned: int) -> float:
+    """Return how fast to adapt after so many steps: ever slower."""
+    return 1.0 / math.sqrt(1 + tuned)

@@ -1,0 +1,296 @@
+"""`LinearMeasurements`: noisy totals of latent counts, and totals that are known exactly."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+
+from pymc_privacy._compat import (
+    Distribution,
+    TensorVariable,
+    Variable,
+    _logprob,
+    _support_point,
+    modelcontext,
+)
+from pymc_privacy.algorithms.integer_kernel import some_table
+from pymc_privacy.distributions.count_sums import PLAIN, largest_count
+from pymc_privacy.distributions.marking import Mark, is_marked, mark
+from pymc_privacy.distributions.privatized import PrivatizedRV, check_release
+from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
+from pymc_privacy.mechanisms import Mechanism
+from pymc_privacy.mechanisms.exact import Exact
+from pymc_privacy.mechanisms.tails import LOG_CONCAVE
+
+
+class LatticeCounts(Mark):
+    """The operation draws latent counts, of which totals are known, some of them exactly."""
+
+    table: tuple[int, ...] | None = None
+    """Counts that have the exact totals, to start from."""
+
+
+class Matrix:
+    """A matrix of integers that can be compared and hashed, as properties of operations are."""
+
+    def __init__(self, values: np.ndarray):
+        self.values = values
+        self.values.setflags(write=False)
+
+    def __eq__(self, other):
+        return isinstance(other, Matrix) and np.array_equal(self.values, other.values)
+
+    def __hash__(self):
+        return hash((self.values.shape, self.values.tobytes()))
+
+    def __repr__(self):
+        digest = sha256(self.values.tobytes()).hexdigest()[:16]
+        return f"Matrix({self.values.shape[0]} x {self.values.shape[1]}, {digest})"
+
+
+class LinearMeasurementsRV(PrivatizedRV):
+    """Noisy totals, drawn by the mechanism from a matrix times the counts."""
+
+    name = "linear_measurements"
+    _print_name = ("LinearMeasurements", "\\operatorname{LinearMeasurements}")
+    __props__ = (*PrivatizedRV.__props__, "matrix")
+
+    def __init__(self, *, matrix: Matrix, **props: Any):
+        self.matrix = matrix
+        super().__init__(**props)
+
+    def rng_fn(self, rng, counts, size=None):
+        """Draw a release; seedable, and so for simulation only."""
+        totals = self.matrix.values @ counts
+        return np.asarray(self.mechanism.simulate(rng, totals)).astype(self.dtype)
+
+    def statistic(self, contributions: TensorVariable) -> TensorVariable:
+        """Return the totals."""
+        return pt.as_tensor(self.matrix.values) @ contributions
+
+
+@_logprob.register(LinearMeasurementsRV)
+def _linear_measurements_logprob(op, values, rng, size, counts, **kwargs):
+    [release] = values
+    return op.mechanism.log_density(release, op.statistic(counts))
+
+
+@_support_point.register(LinearMeasurementsRV)
+def _linear_measurements_support_point(op, rv, rng, size, counts):
+    return op.statistic(counts).astype(rv.dtype)
+
+
+@_support_point.register(LatticeCounts)
+def _lattice_counts_support_point(op, rv, *inputs):
+    if op.table is None:
+        # A draw given where the parameters start, which has a density there.
+        return rv
+    return pt.as_tensor(np.array(op.table)).astype(rv.dtype)
+
+
+class LinearMeasurements(Distribution):
+    r"""Noisy totals of latent counts are observed, and some totals exactly.
+
+    With counts c, the release is :math:`y = A c + \text{noise}`, a row of A for each
+    total. Totals may overlap: blocks, the tracts they add up to, the county. Totals that are
+    known exactly (invariants) are kept by every draw. The counts stay in the model;
+    `pm.sample` updates them with :class:`~pymc_privacy.LatticeWalk`.
+
+    Where every count is released once, on its own, :class:`~pymc_privacy.NoisyCount` is
+    faster.
+
+    Parameters
+    ----------
+    name : str
+    counts : TensorVariable
+        A vector of counts of the model, independent given their parameters, such as
+        ``pm.Poisson("c", mu, shape=n)``.
+    matrix : array_like
+        Integers, of shape (totals, counts).
+    mechanism : Laplace, DiscreteLaplace, Gaussian or DiscreteGaussian
+        With one scale, or one for each total. What the census publishes is the variance:
+        see :func:`~pymc_privacy.discrete_gaussian_scale`.
+    observed : array_like
+        The release, one number per row of the matrix.
+    invariants : (array_like, array_like), optional
+        A matrix and the exact totals that belong to its rows. They become an observed variable
+        of their own, ``name + "_invariants"``. A table with a multinomial law is one of Poisson
+        counts whose total is such an invariant.
+    dims : str, optional
+
+    Examples
+    --------
+    Three blocks, their sum, and nothing exact:
+
+    >>> import pymc as pm
+    >>> import pymc_privacy as pmp
+    >>> with pm.Model() as model:
+    ...     rate = pm.Gamma("rate", 2.0, 0.1)
+    ...     block = pm.Poisson("block", rate, shape=3)
+    ...     y = pmp.LinearMeasurements(
+    ...         "y",
+    ...         block,
+    ...         [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]],
+    ...         pmp.DiscreteGaussian(scale=(5.0, 5.0, 5.0, 2.0)),
+    ...         observed=[14, 31, -2, 40],
+    ...     )
+    >>> pmp.LatticeWalk(model=model).vars
+    [block]
+    """
+
+    rv_type = LinearMeasurementsRV
+
+    def __new__(
+        cls,
+        name: str,
+        counts: TensorVariable,
+        matrix: Any,
+        mechanism: Mechanism,
+        *,
+        observed: Any,
+        invariants: tuple[Any, Any] | None = None,
+        dims: Any = None,
+    ) -> TensorVariable:
+        """Add the release to the model on the context stack, and mark its counts."""
+        model = modelcontext(None)
+        _check_counts(name, counts, model)
+        _check_mechanism(mechanism)
+        checked = _as_matrix(name, matrix, counts)
+        observed = _checked(name, observed, checked, mechanism)
+        release = super().__new__(
+            cls, name, counts, checked, mechanism, observed=observed, dims=dims
+        )
+        _mark_counts(counts)
+        if invariants is not None:
+            fixed = _as_matrix(f"{name}_invariants", invariants[0], counts)
+            totals = _checked(f"{name}_invariants", invariants[1], fixed, Exact())
+            super().__new__(
+                cls, f"{name}_invariants", counts, fixed, Exact(), observed=totals.astype(np.int64)
+            )
+            _start_within(counts, model)
+        return release
+
+    @classmethod
+    def dist(
+        cls, counts: TensorVariable, matrix: np.ndarray, mechanism: Mechanism, **kwargs: Any
+    ) -> TensorVariable:
+        """Make an unnamed release of totals."""
+        kwargs.pop("shape", None)
+        op = LinearMeasurementsRV(
+            matrix=Matrix(matrix),
+            mechanism=mechanism,
+            local=True,
+            signature=f"(cells)->({len(matrix)})",
+            dtype=mechanism.release_dtype,
+        )
+        rng = kwargs.pop("rng", None) or pt.random.shared_rng(seed=None)
+        _, release = op(counts, rng=rng, return_next_rng=True, **kwargs)
+        return release
+
+
+def is_lattice(variable: TensorVariable) -> bool:
+    """Tell whether a variable is counts of which totals are known."""
+    return variable.owner is not None and isinstance(variable.owner.op, LatticeCounts)
+
+
+def measurements_of(model, counts: TensorVariable) -> list[TensorVariable]:
+    """Return all measurements of some counts, exact ones included."""
+    return [
+        rv
+        for rv in model.observed_RVs
+        if isinstance(rv.owner.op, LinearMeasurementsRV)
+        and rv.owner.op.dist_params(rv.owner)[0] is counts
+    ]
+
+
+def exact_totals(model, counts: TensorVariable) -> tuple[np.ndarray, np.ndarray]:
+    """Return the matrix and the values of all exact totals of some counts."""
+    exact = [
+        rv for rv in measurements_of(model, counts) if isinstance(rv.owner.op.mechanism, Exact)
+    ]
+    cells = counts.type.shape[0]
+    matrices = [rv.owner.op.matrix.values for rv in exact]
+    values = [model.rvs_to_values[rv].eval(mode=PLAIN) for rv in exact]
+    return (
+        np.concatenate([np.empty((0, cells), dtype=np.int64), *matrices]),
+        np.concatenate([np.empty(0, dtype=np.int64), *values]),
+    )
+
+
+def _check_counts(name: str, counts: Any, model) -> None:
+    own = isinstance(counts, TensorVariable) and counts in model.free_RVs
+    if not own or counts.ndim != 1 or counts.type.shape[0] is None:
+        raise RecordError(
+            f"The counts behind {name!r} must be a vector variable of the model of known length, "
+            f"such as pm.Poisson('c', mu, shape=n); got {counts!r}."
+        )
+    if not counts.dtype.startswith("int"):
+        raise RecordError(
+            f"The counts behind {name!r} must be integers; got {counts.dtype} values."
+        )
+    if counts.owner.op.ndim_supp > 0:
+        raise RecordError(
+            f"The counts behind {name!r} must be independent given their parameters, because "
+            f"they are moved one by one; got {counts.owner.op}. A multinomial table is one of "
+            "Poisson counts whose total is known exactly: give it as an invariant."
+        )
+    if is_marked(counts):
+        raise RecordError(
+            f"The counts behind {name!r} must not be records of a Privatized release, whose "
+            f"sampler does not know their totals; got {counts.name!r}."
+        )
+
+
+def _check_mechanism(mechanism: Any) -> None:
+    if not isinstance(mechanism, LOG_CONCAVE):
+        raise MechanismError(
+            "Noisy totals need Laplace, DiscreteLaplace, Gaussian or DiscreteGaussian noise; "
+            f"got {mechanism!r}."
+        )
+
+
+def _as_matrix(name: str, matrix: Any, counts: TensorVariable) -> np.ndarray:
+    try:
+        values = np.array(matrix, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.empty(0)
+    cells = counts.type.shape[0]
+    if values.ndim != 2 or values.shape[1] != cells or np.any(values != np.rint(values)):
+        raise ReleaseError(
+            f"The matrix of {name!r} must be integers, a row for each total and a column for each "
+            f"of the {cells} counts; got shape {values.shape} from {type(matrix).__name__}."
+        )
+    return values.astype(np.int64)
+
+
+def _checked(name: str, observed: Any, matrix: np.ndarray, mechanism: Mechanism) -> Any:
+    if isinstance(observed, Variable):
+        raise ReleaseError(
+            f"The release {name!r} must be plain numbers, because moves are chosen for them before "
+            f"sampling; got {observed!r}."
+        )
+    scales = np.shape(getattr(mechanism, "scale", 0.0))
+    if scales not in ((), (len(matrix),)):
+        raise MechanismError(
+            f"There must be one scale, or one for each of the {len(matrix)} totals; got "
+            f"{scales[0]} scales."
+        )
+    expected = pt.tensor(shape=(len(matrix),), dtype="int64")
+    return check_release(name, observed, expected, mechanism, local=True)
+
+
+def _mark_counts(counts: TensorVariable) -> None:
+    if not is_lattice(counts):
+        mark(counts, LatticeCounts)
+
+
+def _start_within(counts: TensorVariable, model) -> None:
+    """Let chains start at counts that have all exact totals."""
+    matrix, totals = exact_totals(model, counts)
+    largest = largest_count(counts)
+    if largest is not None:
+        largest = np.broadcast_to(largest, counts.type.shape)
+    counts.owner.op.table = tuple(some_table(matrix, totals, largest).tolist())

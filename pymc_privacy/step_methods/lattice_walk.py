@@ -1,0 +1,220 @@
+"""Courier of `pymc_privacy.algorithms.lattice_walk` inside `pm.sample`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pymc_privacy._compat import (
+    BlockedStep,
+    Competence,
+    StepMethodState,
+    dataclass_state,
+    get_random_generator,
+    get_value_vars_from_user_vars,
+    modelcontext,
+)
+from pymc_privacy.algorithms import lattice_walk, poisson_carry
+from pymc_privacy.distributions.linear_measurements import is_lattice
+from pymc_privacy.errors import RecordError
+from pymc_privacy.graph.lattice import carry_program, compile_cell_density, fibre, noisy_totals
+from pymc_privacy.graph.programs import Point
+from pymc_privacy.step_methods.progress import progress_columns, progress_updates
+
+_SHOWN = {"lattice_walk_accept": "Counts"}
+
+
+@dataclass_state
+class LatticeWalkState(StepMethodState):
+    """What a resumed chain needs besides its point."""
+
+    tune: bool
+    steps: int
+    scales: list[np.ndarray]
+    shapes: list[poisson_carry.Shape]
+
+
+class LatticeWalk(BlockedStep):
+    """Update latent counts, given noisy totals of them and keeping all exact ones.
+
+    Chosen by `pm.sample` for the counts of every :class:`~pymc_privacy.LinearMeasurements`. Cells
+    move alone where no exact total holds them, and exchange counts with cells that are held by
+    the same totals. Where exact totals cross (the margins of a table with two ways), vectors of
+    the integer kernel of the totals are added too, so that all tables can be reached. Poisson
+    counts also move together with their parameters, up to 50 of them, which matters where there
+    is much noise.
+
+    Parameters
+    ----------
+    vars : list of TensorVariable, optional
+        Counts; all of the model's by default.
+    sweeps : int, default 10
+        How often every cell is moved, alone and in a pair, in one draw.
+    carries : int, default 20
+        How often parameters are moved with the counts carried along, in one draw.
+    model, rng, initial_point, compile_kwargs, blocked
+        As for every step method of PyMC.
+
+    Notes
+    -----
+    Statistics: ``lattice_walk_accept``, ``lattice_walk_pair_accept`` and
+    ``lattice_walk_direction_accept``, the fractions of moves of each kind that were accepted, and
+    ``lattice_walk_carry_accept``, that of parameters with counts; nan where there are none.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_privacy as pmp
+    >>> with pm.Model() as model:
+    ...     c = pm.Poisson("c", 4.0, shape=3)
+    ...     y = pmp.LinearMeasurements(
+    ...         "y",
+    ...         c,
+    ...         [[1, 1, 0], [0, 1, 1]],
+    ...         pmp.DiscreteGaussian(scale=2.0),
+    ...         observed=[9, 7],
+    ...         invariants=([[1, 1, 1]], [12]),
+    ...     )
+    ...     idata = pm.sample(100, tune=100, chains=1, random_seed=1, progressbar=False, quiet=True)
+    >>> set(idata.posterior["c"].sum("c_dim_0").values.ravel().tolist())
+    {12}
+    """
+
+    name = "lattice_walk"
+    default_blocked = True
+    default_tune_steps = 1000
+    stats_dtypes_shapes: ClassVar[dict] = {
+        "tune": (np.bool_, []),
+        "lattice_walk_accept": (np.float64, []),
+        "lattice_walk_pair_accept": (np.float64, []),
+        "lattice_walk_direction_accept": (np.float64, []),
+        "lattice_walk_carry_accept": (np.float64, []),
+    }
+    _state_class = LatticeWalkState
+
+    def __init__(
+        self,
+        vars: Any = None,
+        *,
+        sweeps: int = 10,
+        carries: int = 20,
+        model: Any = None,
+        rng: Any = None,
+        initial_point: Point | None = None,
+        compile_kwargs: dict | None = None,
+        blocked: bool = True,
+    ):
+        model = modelcontext(model)
+        chosen = [rv for rv in model.free_RVs if is_lattice(rv)] if vars is None else vars
+        self.vars = get_value_vars_from_user_vars(chosen, model)
+        rvs = [model.values_to_rvs[value] for value in self.vars]
+        strangers = [rv.name for rv in rvs if not is_lattice(rv)]
+        if strangers or not rvs:
+            raise RecordError(
+                "LatticeWalk updates the counts behind LinearMeasurements; got "
+                f"{', '.join(map(repr, strangers)) or 'a model without any'}."
+            )
+        self.rng = get_random_generator(rng)
+        self.tune = True
+        self.steps = 0
+        self._sweeps, self._carries = sweeps, carries
+        self._targets = [
+            (
+                noisy_totals(model, rv),
+                fibre(model, rv),
+                compile_cell_density(model, rv, compile_kwargs),
+            )
+            for rv in rvs
+        ]
+        self._programs = [
+            carry_program(model, rv, moves, compile_kwargs) if carries else None
+            for rv, (_, moves, _) in zip(rvs, self._targets, strict=True)
+        ]
+        self._forget()
+
+    def _forget(self) -> None:
+        self.steps = 0
+        self.scales = [np.full((2, noisy.starts.size - 1), 2.0) for noisy, _, _ in self._targets]
+        self.shapes = [poisson_carry.first_shape(p.width if p else 0) for p in self._programs]
+
+    def setup_chain(self, rng, tune, draws):
+        """Take the chain's generator, and forget what another chain has learnt."""
+        super().setup_chain(rng, tune, draws)
+        self._forget()
+
+    def step(self, point: Point) -> tuple[Point, list[dict[str, Any]]]:
+        """Carry the point through some sweeps of each vector of counts."""
+        point = point.copy()
+        rate = lattice_walk.adaptation_rate(self.steps) if self.tune else 0.0
+        infos, carried = [], []
+        for k, (value, scales, (noisy, moves, density)) in enumerate(
+            zip(self.vars, self.scales, self._targets, strict=True)
+        ):
+            carried.append(self._carry(k, point))
+            cells = _CellDensity(density, point)
+            state = lattice_walk.init(point[value.name], noisy, cells)
+            state, info = lattice_walk.step(
+                self.rng,
+                state,
+                measurements=noisy,
+                fibre=moves,
+                density=cells,
+                scales=scales,
+                sweeps=self._sweeps,
+                rate=rate,
+            )
+            point[value.name] = state.counts.astype(point[value.name].dtype)
+            infos.append(info)
+        self.steps += 1
+        means = [float(np.mean(kind)) for kind in [*zip(*infos, strict=True), carried]]
+        names = list(self.stats_dtypes_shapes)[1:]
+        return point, [{"tune": self.tune, **dict(zip(names, means, strict=True))}]
+
+    def _carry(self, k: int, point: Point) -> float:
+        """Move the parameters of one vector of counts with the counts, in the point."""
+        program, name = self._programs[k], self.vars[k].name
+        if program is None:
+            return math.nan
+        noisy = self._targets[k][0]
+        counts = np.array(point[name], dtype=np.int64)
+        state, parameters, accepted = poisson_carry.step(
+            self.rng,
+            lattice_walk.State(counts, noisy.totals(counts), np.empty(0)),
+            program.vector(point),
+            measurements=noisy,
+            groupings=program.groupings,
+            program=program.at(point),
+            shape=self.shapes[k],
+            moves=self._carries,
+            sees_counts=program.sees_counts,
+        )
+        point |= program.split(point, parameters)
+        point[name] = state.counts.astype(point[name].dtype)
+        if self.tune:
+            self.shapes[k] = self.shapes[k].learn(parameters, accepted)
+        return accepted
+
+    @staticmethod
+    def competence(var, has_grad):
+        """Claim counts of which totals are known, and nothing else."""
+        return Competence.IDEAL if is_lattice(var) else Competence.INCOMPATIBLE
+
+    @staticmethod
+    def _progressbar_config(n_chains=1):
+        return progress_columns(_SHOWN, n_chains)
+
+    @staticmethod
+    def _make_progressbar_update_functions():
+        return progress_updates(_SHOWN)
+
+
+class _CellDensity:
+    """The log density of each count, with all else held at a point."""
+
+    def __init__(self, density: Any, point: Point):
+        self._density, self._point = density, point
+
+    def __call__(self, counts: np.ndarray) -> np.ndarray:
+        return self._density(self._point, counts)

@@ -1,0 +1,198 @@
+"""Counts given noisy and exact totals: moves, kernels, and the posterior by enumeration."""
+
+import numpy as np
+import pytest
+from scipy import special
+
+from pymc_privacy.algorithms import lattice_walk
+from pymc_privacy.algorithms.integer_kernel import Fibre, fibre_of, integer_kernel, some_table
+from pymc_privacy.errors import ReleaseError
+from tests.stochastic import assert_mean, seed_of
+
+RATES = np.array([3.0, 5.0, 2.0, 4.0])
+MATRIX = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1], [1, 2, 1, 0]])
+RELEASE = np.array([5.0, 2.0, 9.0, 4.0, 16.0])
+SCALES = np.array([2.0, 2.0, 1.5, 3.0, 1.0])
+NOISY = lattice_walk.stack(
+    [MATRIX[:3], MATRIX[3:]], [RELEASE[:3], RELEASE[3:]], [SCALES[:3], SCALES[3:]], [True, False]
+)
+
+INVARIANTS = {
+    "none": (np.empty((0, 4), dtype=int), np.empty(0, dtype=int)),
+    "a total": (np.array([[1, 1, 1, 1]]), np.array([13])),
+    "nested": (np.array([[1, 1, 1, 1], [1, 1, 0, 0]]), np.array([13, 7])),
+    "part": (np.array([[1, 1, 1, 0]]), np.array([9])),
+    "crossed": (np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0]]), np.array([7, 6, 5])),
+    "weighted": (np.array([[1, 2, 3, 0]]), np.array([17])),
+}
+
+
+def log_poisson(counts):
+    inside = counts * np.log(RATES) - special.gammaln(counts + 1.0) - RATES
+    return np.where(counts < 0, -np.inf, inside)
+
+
+def tables(matrix, totals, largest=26):
+    every = np.indices((largest,) * 4).reshape(4, -1).T
+    return every[(every @ matrix.T == totals).all(axis=1)]
+
+
+def posterior(matrix, totals, release=RELEASE):
+    """Return every table with the exact totals, and its probability."""
+    every = tables(matrix, totals)
+    distance = abs(release - every @ MATRIX.T) / SCALES
+    log_weight = log_poisson(every).sum(axis=1)
+    log_weight -= (distance[:, :3] ** 2 / 2).sum(axis=1) + distance[:, 3:].sum(axis=1)
+    weight = np.exp(log_weight - log_weight.max())
+    return every, weight / weight.sum()
+
+
+def walk(rng, matrix, totals, draws=8_000, *, fibre=None, density=log_poisson):
+    start = some_table(matrix, totals, None)
+    fibre = fibre or fibre_of(matrix)
+    state = lattice_walk.init(start, NOISY, density)
+    scales = np.full((2, 4), 2.0)
+    counts = np.empty((draws, 4), dtype=int)
+    for i in range(draws):
+        state, _ = lattice_walk.step(
+            rng,
+            state,
+            measurements=NOISY,
+            fibre=fibre,
+            density=density,
+            scales=scales,
+            sweeps=1,
+            rate=lattice_walk.adaptation_rate(i) if i < 500 else 0.0,
+        )
+        counts[i] = state.counts
+    np.testing.assert_array_equal(state.totals, MATRIX @ state.counts)
+    np.testing.assert_array_equal(state.log_density, density(state.counts))
+    return counts[500:]
+
+
+def assert_posterior(counts, matrix, totals):
+    every, weight = posterior(matrix, totals)
+    functions = {f"c{i}": lambda c, i=i: c[:, i] for i in range(4)}
+    functions |= {f"c{i} c{i + 1}": lambda c, i=i: c[:, i] * c[:, i + 1] for i in range(3)}
+    for name, function in functions.items():
+        expected = float(weight @ function(every))
+        assert_mean(function(counts)[None].astype(float), expected, what=f"E {name}")
+
+
+@pytest.mark.parametrize("name", INVARIANTS)
+def test_the_walk_draws_from_the_posterior(name, request):
+    matrix, totals = INVARIANTS[name]
+    counts = walk(np.random.default_rng(seed_of(request)), matrix, totals)
+    assert np.all(counts >= 0)
+    assert np.all(counts @ matrix.T == totals)
+    assert_posterior(counts, matrix, totals)
+
+
+def test_a_walk_that_forgets_the_law_of_the_counts_is_caught(request):
+    """The mutant: noisy totals alone, with counts >= 0."""
+
+    def flat(counts):
+        return np.where(counts < 0, -np.inf, 0.0)
+
+    matrix, totals = INVARIANTS["a total"]
+    counts = walk(np.random.default_rng(seed_of(request)), matrix, totals, density=flat)
+    with pytest.raises(AssertionError, match="z ="):
+        assert_posterior(counts, matrix, totals)
+
+
+def test_a_walk_that_leaves_some_tables_out_is_caught(request):
+    """The mutant: the cell that no exact total holds never moves."""
+    matrix, totals = INVARIANTS["part"]
+    still = Fibre(np.empty((0, 2), dtype=int), (np.array([0, 1, 2]),), np.empty((0, 4), dtype=int))
+    counts = walk(np.random.default_rng(seed_of(request)), matrix, totals, fibre=still)
+    with pytest.raises(AssertionError, match="instead of"):
+        assert_posterior(counts, matrix, totals)
+
+
+def test_a_walk_that_proposes_upwards_more_often_is_caught(request, monkeypatch):
+    """The mutant: a proposal that is not symmetric."""
+    monkeypatch.setattr(
+        lattice_walk,
+        "_symmetric",
+        lambda rng, length: np.where(rng.random(length.size) < 0.7, 1, -1),
+    )
+    matrix, totals = INVARIANTS["none"]
+    counts = walk(np.random.default_rng(seed_of(request)), matrix, totals)
+    with pytest.raises(AssertionError, match="z ="):
+        assert_posterior(counts, matrix, totals)
+
+
+# Moves and kernels.
+def connected(matrix, totals, fibre):
+    """Tell whether the moves join all tables, pairs and singles taken in steps of one."""
+    every = {tuple(t) for t in tables(matrix, totals, 12)}
+    steps = [np.eye(4, dtype=int)[i] for i in fibre.singles[:, 0]]
+    for group in fibre.classes:
+        steps += [np.eye(4, dtype=int)[i] - np.eye(4, dtype=int)[j] for i in group for j in group]
+    steps += list(fibre.basis)
+    reached, new = set(), [next(iter(every))]
+    while new:
+        table = new.pop()
+        reached.add(table)
+        for step in steps:
+            for sign in (1, -1):
+                there = tuple(np.array(table) + sign * step)
+                if there in every and there not in reached:
+                    reached.add(there)
+                    new.append(there)
+    return reached == every
+
+
+@pytest.mark.parametrize("name", ["a total", "nested", "part", "crossed"])
+def test_the_moves_connect_all_tables_and_keep_the_totals(name):
+    matrix, totals = INVARIANTS[name]
+    fibre = fibre_of(matrix)
+    assert connected(matrix, totals, fibre)
+    assert not np.any(matrix @ fibre.basis.T)
+    assert bool(len(fibre.basis)) == (name == "crossed")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_kernel_has_all_integer_vectors_and_no_others(seed):
+    rng = np.random.default_rng(seed)
+    matrix = rng.integers(-2, 3, size=(2, 5))
+    basis = integer_kernel(matrix)
+    assert not np.any(matrix @ basis.T)
+    small = np.indices((5,) * 5).reshape(5, -1).T - 2
+    inside = small[~np.any(small @ matrix.T, axis=1)]
+    coefficients, *_ = np.linalg.lstsq(basis.T.astype(float), inside.T.astype(float), rcond=None)
+    np.testing.assert_allclose(basis.T @ coefficients, inside.T, atol=1e-8)
+    np.testing.assert_allclose(coefficients, np.rint(coefficients), atol=1e-8)
+
+
+def test_directions_are_drawn_as_often_as_their_opposites(request):
+    fibre = fibre_of(INVARIANTS["crossed"][0])
+    rng = np.random.default_rng(seed_of(request))
+    drawn = np.array([v for _ in range(3000) for v in fibre.draw_directions(rng)])
+    assert_mean(drawn[:, 0], 0.0, what="mean of a direction")
+    assert set(np.unique(drawn[:, 0])) >= {-3, -2, -1, 1, 2, 3}
+
+
+def test_a_table_to_start_from_has_the_totals():
+    matrix, totals = INVARIANTS["crossed"]
+    table = some_table(matrix, totals, None)
+    assert np.all(matrix @ table == totals)
+    assert np.all(table >= 0)
+    held = some_table(np.array([[1, 1, 1, 1]]), np.array([13]), np.array([1, 9, 2, 1]))
+    assert held.sum() == 13
+    assert np.all(held <= [1, 9, 2, 1])
+
+
+@pytest.mark.parametrize(
+    ("matrix", "totals"), [([[1, 1]], [-1]), ([[2, 2]], [3]), ([[1, 1], [1, 1]], [3, 4])]
+)
+def test_totals_that_no_counts_have_are_refused(matrix, totals):
+    with pytest.raises(ReleaseError, match="must be those of some counts >= 0; got"):
+        some_table(np.array(matrix), np.array(totals), None)
+
+
+def test_crossed_totals_of_many_cells_are_refused():
+    rows = np.kron(np.eye(20, dtype=int), np.ones(20, dtype=int))
+    columns = np.kron(np.ones(20, dtype=int), np.eye(20, dtype=int))
+    with pytest.raises(ReleaseError, match=r"must be nested.*got 400 cells"):
+        fibre_of(np.concatenate([rows, columns]))

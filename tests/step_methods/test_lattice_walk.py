@@ -1,0 +1,275 @@
+"""Noisy and exact totals inside `pm.sample`: the posterior of counts and parameters, exactly."""
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.mode import Mode
+from scipy import special, stats
+
+import pymc_privacy as pmp
+from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
+from tests import references
+from tests.short_runs import SHORT
+from tests.stochastic import assert_law, assert_mean, seed_of
+
+PLAIN = {"mode": Mode(linker="py", optimizer="fast_compile")}
+MATRIX = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0]])
+BLOCKS, TRACT = [4, 9, -1], [11]
+TOTAL, SHAPE, RATE = 17, 2.0, 0.2
+SEEN, SHARE = np.array([2, 3, 1]), 0.4
+TABLES = np.array([t for t in np.ndindex(18, 18, 18) if sum(t) == TOTAL])
+
+
+def model_of():
+    """Blocks, a tract and an exact total; and a sample of each block, a factor of its own."""
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", SHAPE, RATE, shape=2)
+        count = pm.Poisson("count", pt.stack([rate[0], rate[0], rate[1]]))
+        pmp.LinearMeasurements(
+            "blocks",
+            count,
+            MATRIX[:3],
+            pmp.DiscreteGaussian(scale=(3.0, 3.0, 3.0)),
+            observed=BLOCKS,
+            invariants=([[1, 1, 1]], [TOTAL]),
+        )
+        pmp.LinearMeasurements(
+            "tract", count, MATRIX[3:], pmp.DiscreteLaplace(scale=1.5), observed=TRACT
+        )
+        pm.Binomial("seen", count, SHARE, observed=SEEN)
+    return model
+
+
+def weights(tract_scale=1.5):
+    """The probability of each table: the rates are integrated out, Gamma against Poisson."""
+    log_weight = references.discrete_gaussian(np.array(BLOCKS) - TABLES, 3.0).sum(axis=1)
+    tract = TRACT[0] - TABLES[:, :2].sum(axis=1)
+    log_weight = log_weight + references.discrete_laplace(tract, tract_scale)
+    with np.errstate(divide="ignore"):
+        log_weight = log_weight + stats.binom.logpmf(SEEN, TABLES, SHARE).sum(axis=1)
+    for counts, cells in ((TABLES[:, :2].sum(axis=1), 2), (TABLES[:, 2], 1)):
+        log_weight = log_weight + special.gammaln(SHAPE + counts)
+        log_weight = log_weight - (SHAPE + counts) * np.log(RATE + cells)
+    log_weight = log_weight - special.gammaln(TABLES + 1).sum(axis=1)
+    weight = np.exp(log_weight - log_weight.max())
+    return weight / weight.sum()
+
+
+def rate_law():
+    """p(rate of the first two blocks | all): a mixture of Gammas, on a grid."""
+    grid = np.linspace(1e-3, 25.0, 4001)
+    shape = SHAPE + TABLES[:, :2].sum(axis=1)
+    density = sum(
+        w * stats.gamma.pdf(grid, a, scale=1 / (RATE + 2))
+        for a, w in zip(*np.unique(shape, return_inverse=True), strict=False)
+        for w in [weights()[shape == a].sum()]
+    )
+    return references.GridPosterior((grid,), density / density.sum())
+
+
+@pytest.fixture(scope="module")
+def draws():
+    with model_of():
+        idata = pm.sample(
+            1000, tune=300, chains=2, cores=1, random_seed=3, progressbar=False, quiet=True
+        )
+    return idata
+
+
+def test_plain_pm_sample_picks_the_walk_and_keeps_the_exact_total(draws):
+    counts = draws["posterior"]["count"].values
+    assert np.all(counts.sum(axis=-1) == TOTAL)
+    assert np.all(counts >= SEEN)
+    accept = draws["sample_stats"]["lattice_walk_pair_accept"].values
+    assert 0.1 < accept.mean() < 0.8
+    assert np.isnan(draws["sample_stats"]["lattice_walk_accept"].values).all()
+    carried = draws["sample_stats"]["lattice_walk_carry_accept"].values
+    assert 0.05 < carried.mean() < 0.8
+
+
+def test_the_counts_follow_their_posterior(draws):
+    counts, weight = draws["posterior"]["count"].values, weights()
+    for i in range(3):
+        assert_mean(counts[..., i], float(weight @ TABLES[:, i]), what=f"E c{i}")
+        assert_mean(counts[..., i] ** 2, float(weight @ TABLES[:, i] ** 2), what=f"E c{i}²")
+    product = TABLES[:, 0] * TABLES[:, 1]
+    assert_mean(counts[..., 0] * counts[..., 1], float(weight @ product), what="E c0 c1")
+
+
+def test_the_parameters_follow_theirs(draws):
+    assert_law(draws["posterior"]["rate"].values[..., 0], rate_law())
+
+
+def test_the_exact_test_fails_for_another_scale(draws):
+    """The mutant: one noisy total would be believed less."""
+    counts = draws["posterior"]["count"].values
+    with pytest.raises(AssertionError, match="z ="):
+        assert_mean(counts[..., 2], float(weights(15.0) @ TABLES[:, 2]))
+
+
+def test_predictive_draws_are_totals_plus_noise(request):
+    with pm.Model():
+        count = pm.Poisson("count", np.array([3.0, 5.0, 2.0]))
+        pmp.LinearMeasurements(
+            "y",
+            count,
+            MATRIX,
+            pmp.DiscreteGaussian(scale=2.0),
+            observed=[1, 2, 3, 4],
+            invariants=([[1, 1, 1]], [6]),
+        )
+        prior = pm.sample_prior_predictive(4000, random_seed=seed_of(request))
+    counts = prior["prior"]["count"].values[0]
+    noise = prior["prior_predictive"]["y"].values[0] - counts @ MATRIX.T
+    assert_mean(noise.ravel(), 0.0, what="mean of the noise")
+    assert_mean(noise.ravel() ** 2, float(pmp.discrete_gaussian_variance(2.0)), what="variance")
+    exact = prior["prior_predictive"]["y_invariants"].values[0]
+    np.testing.assert_array_equal(exact[:, 0], counts.sum(axis=1))
+
+
+def test_the_density_is_that_of_noise_and_exact_totals():
+    with pm.Model() as model:
+        count = pm.Poisson("count", np.array([3.0, 5.0, 2.0]))
+        pmp.LinearMeasurements(
+            "y",
+            count,
+            MATRIX,
+            pmp.DiscreteGaussian(scale=2.0),
+            observed=[1, 2, 3, 4],
+            invariants=([[1, 1, 1]], [6]),
+        )
+    density = model.compile_logp(vars=model.observed_RVs, **PLAIN)
+    table = np.array([2, 3, 1])
+    expected = references.discrete_gaussian(np.array([1, 2, 3, 4]) - MATRIX @ table, 2.0).sum()
+    assert density({"count": table}) == pytest.approx(expected)
+    assert density({"count": table + np.eye(3, dtype=int)[0]}) == -np.inf
+    assert model.initial_point()["count"].sum() == 6
+
+
+def test_pmp_sample_starts_at_the_exact_totals_and_lists_what_was_published():
+    with model_of():
+        idata = pmp.sample(**SHORT)
+    assert np.all(idata["posterior"]["count"].values.sum(axis=-1) == TOTAL)
+    listed = idata["privacy"]["release"].values.tolist()
+    assert listed == ["blocks", "blocks_invariants", "tract"]
+
+
+def test_a_chain_can_be_taken_to_another_process_and_goes_on_as_it_was():
+    with model_of() as model:
+        step = pmp.LatticeWalk(rng=np.random.default_rng(1))
+    step.setup_chain(np.random.default_rng(2), 10, 10)
+    point = model.initial_point()
+    for _ in range(5):
+        point, _ = step.step(point)
+    copy = cloudpickle.loads(cloudpickle.dumps(step))
+    copy.sampling_state = step.sampling_state
+    first, second = step.step(point)[0], copy.step(point)[0]
+    np.testing.assert_array_equal(first["count"], second["count"])
+
+
+def test_counts_of_another_law_are_not_carried():
+    with pm.Model():
+        share = pm.Beta("share", 1, 1)
+        count = pm.Binomial("count", 9, share, shape=3)
+        measure(count)
+        step = pmp.LatticeWalk()
+    step.setup_chain(np.random.default_rng(2), 10, 10)
+    _, [stats] = step.step({"share_logodds__": np.array(0.0), "count": np.array([1, 2, 3])})
+    assert np.isnan(stats["lattice_walk_carry_accept"])
+    assert 0 < stats["lattice_walk_accept"] <= 1
+
+
+def test_crossed_margins_are_sampled_too():
+    """A table of two ways with both margins exact has one degree of freedom."""
+    with pm.Model():
+        count = pm.Poisson("count", 3.0, shape=4)
+        pmp.LinearMeasurements(
+            "y",
+            count,
+            np.eye(4, dtype=int),
+            pmp.DiscreteGaussian(scale=2.0),
+            observed=[5, 1, 0, 6],
+            invariants=([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0]], [7, 6, 5]),
+        )
+        idata = pm.sample(**SHORT)
+    counts = idata["posterior"]["count"].values
+    assert np.all(counts[..., 0] + counts[..., 1] == 7)
+    assert np.all(counts[..., 0] + counts[..., 2] == 5)
+    assert len(np.unique(counts[..., 0])) > 2
+
+
+# Bad inputs.
+def measure(counts, matrix=None, mechanism=None, observed=(1, 2, 3), **kwargs):
+    matrix = np.eye(3, dtype=int) if matrix is None else matrix
+    mechanism = mechanism or pmp.DiscreteGaussian(scale=1.0)
+    return pmp.LinearMeasurements("y", counts, matrix, mechanism, observed=observed, **kwargs)
+
+
+def test_counts_must_be_a_vector_of_the_model():
+    with pm.Model():
+        for wrong in (
+            pm.Poisson.dist(3.0, shape=3),
+            pm.Poisson("table", 3.0, shape=(3, 1)),
+            pm.Poisson("one", 3.0),
+            "counts",
+        ):
+            with pytest.raises(RecordError, match=r"must be a vector variable of the model.*got"):
+                measure(wrong)
+        with pytest.raises(RecordError, match="must be integers; got float64"):
+            measure(pm.Normal("real", shape=3))
+        with pytest.raises(RecordError, match=r"independent given their parameters.*invariant"):
+            measure(pm.Multinomial("m", 5, np.full(3, 1 / 3)))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"matrix": np.eye(2)}, ReleaseError, r"3 counts; got shape \(2, 2\)"),
+        ({"matrix": np.eye(3) / 2}, ReleaseError, "must be integers, a row for each total"),
+        ({"matrix": "totals"}, ReleaseError, "from str"),
+        ({"observed": [1, 2]}, ReleaseError, r"must have shape \(3,\)"),
+        ({"observed": [1, 2, 2.5]}, ReleaseError, "be integers"),
+        ({"mechanism": pmp.RandomizedResponse(epsilon=1.0)}, MechanismError, "noise; got Random"),
+        (
+            {"mechanism": pmp.DiscreteGaussian(scale=(1.0, 2.0))},
+            MechanismError,
+            "one for each of the 3 totals; got 2 scales",
+        ),
+        ({"invariants": ([[1, 1, 1]], [-4])}, ReleaseError, "which no counts have"),
+        ({"invariants": ([[1, 1]], [4])}, ReleaseError, "'y_invariants' must be integers, a row"),
+        ({"invariants": ([[1, 1, 1]], [4.5])}, ReleaseError, "'y_invariants' must be integers"),
+    ],
+)
+def test_measurements_that_make_no_sense_are_refused(options, error, message):
+    with pm.Model(), pytest.raises(error, match=f"(?s){message}"):
+        measure(pm.Poisson("c", 3.0, shape=3), **options)
+
+
+def test_data_and_records_are_refused():
+    with pm.Model():
+        count = pm.Poisson("c", 3.0, shape=3)
+        with pytest.raises(ReleaseError, match="must be plain numbers"):
+            measure(count, observed=pm.Data("published", [1, 2, 3]))
+        pmp.Privatized("total", count, pmp.Laplace(scale=1.0), observed=9.0)
+        with pytest.raises(RecordError, match="must not be records of a Privatized"):
+            measure(count)
+
+
+def test_what_mixes_the_counts_is_refused():
+    with pm.Model():
+        count = pm.Poisson("c", 3.0, shape=3)
+        measure(count)
+        pm.Normal("mean", count.mean(), 1.0, observed=2.0)
+        with pytest.raises(RecordError, match=r"one term for each.*got 'mean', which mixes them"):
+            pmp.LatticeWalk()
+
+
+def test_the_walk_is_for_counts_with_measurements():
+    with pm.Model():
+        count = pm.Poisson("c", 3.0, shape=3)
+        with pytest.raises(RecordError, match="got a model without any"):
+            pmp.LatticeWalk()
+        with pytest.raises(RecordError, match="got 'c'"):
+            pmp.LatticeWalk([count])
