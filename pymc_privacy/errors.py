@@ -3,6 +3,8 @@
 A message says what must hold, what that means, and what came.
 """
 
+from typing import Any
+
 
 class PrivacyError(ValueError):
     """The base of all errors raised on purpose by this package."""
@@ -32,9 +34,29 @@ class LedgerError(PrivacyError):
     """A ledger file is not the unbroken record that it must be."""
 
 
+class StudyError(PrivacyError):
+    """A study was asked for something that it could not resume or repeat."""
+
+
+class PlotError(PrivacyError):
+    """A plot was asked for that the result does not have the draws for."""
+
+
 class MixingWarning(UserWarning):
     """The chains have not forgotten where they started; the draws are not yet the posterior."""
 
 
 class InsecureNoiseWarning(UserWarning):
     """Noise came from a seedable generator; what was made with it must not be published."""
+
+
+class CapacityError(PrivacyError):
+    """There was no room for as many records as the posterior wants; ``result`` has the draws."""
+
+    def __init__(self, message: str, result: Any = None):
+        super().__init__(message)
+        self.result = result
+
+
+class CapacityWarning(UserWarning):
+    """Some proposals wanted more records than there was room for."""

@@ -12,11 +12,19 @@ import xarray as xr
 from arviz_stats import ess, rhat
 
 from pymc_privacy.distributions.marking import is_marked
-from pymc_privacy.errors import GuaranteeError, MixingWarning
+from pymc_privacy.distributions.records import is_sized, size_of
+from pymc_privacy.errors import (
+    CapacityError,
+    CapacityWarning,
+    GuaranteeError,
+    MixingWarning,
+)
 from pymc_privacy.graph.database import is_release
 
 RHAT_LIMIT = 1.05
 ESS_PER_CHAIN = 25
+# Of a thousand draws, so many that touch the capacity are too many.
+OFTEN = 1e-3
 
 
 def attach_privacy(result: xr.DataTree, model) -> None:
@@ -107,11 +115,57 @@ def warn_unless_mixed(result: xr.DataTree) -> None:
         warnings.warn(_advice(slow, apart), MixingWarning, stacklevel=3)
 
 
+def check_capacity(result: xr.DataTree) -> None:
+    """Warn when there was no room for some proposals, and refuse when that was not rare.
+
+    Draws are from the posterior given that there are no more records than the capacity. A size
+    that seldom comes near has next to nothing beyond.
+    """
+    statistics = result["sample_stats"].dataset if "sample_stats" in result.children else {}
+    if "birth_death_capacity_hits" not in statistics:
+        return
+    hits = statistics["birth_death_capacity_hits"]
+    touched = float((hits > 0).mean())
+    if not touched:
+        return
+    message = (
+        f"In {touched:.2%} of the draws a proposal was refused for want of room: the number of "
+        "records came near capacity=, and the prior allows more."
+    )
+    if touched > OFTEN:
+        raise CapacityError(
+            f"{message} The draws are those of a size cut off there, not the posterior. Give a "
+            "larger capacity; the draws are in the attribute `result` of this error.",
+            result,
+        )
+    warnings.warn(message, CapacityWarning, stacklevel=3)
+
+
+def blank_absent_records(result: xr.DataTree, model) -> None:
+    """Make rows that do not exist not a number, wherever records and their sizes are kept."""
+    for group in ("posterior", "prior", "predictions", "posterior_predictive"):
+        if group not in result.children:
+            continue
+        kept = result[group].to_dataset()
+        for rv in model.free_RVs:
+            if is_sized(rv) and rv.name in kept and size_of(rv).name in kept:
+                rows = kept[rv.name].dims[2]
+                there = xr.DataArray(np.arange(kept.sizes[rows]), dims=rows)
+                kept[rv.name] = kept[rv.name].where(there < kept[size_of(rv).name])
+        result[group] = xr.DataTree(kept)
+
+
 MOVES = {
     "parameters given records": ("interweave_centred_accept", "interweave_centred_scale"),
     "parameters with records": ("interweave_noncentred_accept", "interweave_noncentred_scale"),
     "parameters given counts": ("count_states_centred_accept", "count_states_centred_scale"),
     "parameters with counts": ("count_states_noncentred_accept", "count_states_noncentred_scale"),
+    "parameters given the records there are": ("birth_death_centred_accept", None),
+    "parameters and size with records": (
+        "birth_death_noncentred_accept",
+        "birth_death_noncentred_scale",
+    ),
+    "jumps of the size": ("birth_death_jump_accept", "birth_death_jump_scale"),
     "records one by one": ("record_sweep_accept", None),
 }
 

@@ -500,6 +500,49 @@ def covariate_bernoulli(
     return _on_grid(log_density, (real_line(*prior), points))
 
 
+# Any mechanism, by enumeration of all databases: log eta(s | x) is a function of their counts.
+def every_count(size: int, cells: int) -> np.ndarray:
+    """Every vector of counts of `size` records in so many cells, one per row."""
+    ranges = np.indices((size + 1,) * (cells - 1)).reshape(cells - 1, -1).T
+    held = ranges[ranges.sum(axis=1) <= size]
+    return np.column_stack([held, size - held.sum(axis=1)])
+
+
+def enumerated_categorical(
+    log_density: Callable[[np.ndarray], float], *, size: int, concentration: ArrayLike
+) -> DirichletMixture:
+    """Posterior of p: x_i ~ Categorical(p), p ~ Dirichlet(alpha); log eta(s | counts) is given."""
+    alpha = np.asarray(concentration, dtype=float)
+    counts = every_count(size, alpha.size)
+    log_weights = (special.gammaln(alpha + counts) - special.gammaln(counts + 1)).sum(axis=1)
+    log_weights = log_weights + [float(log_density(c)) for c in counts]
+    return DirichletMixture(alpha + counts, _normalised(log_weights))
+
+
+def enumerated_on_grid(
+    log_density: Callable[[np.ndarray], float],
+    log_cells: Callable[[np.ndarray], np.ndarray],
+    *,
+    size: int,
+    prior: tuple[float, float],
+    points: int = 401,
+) -> GridPosterior:
+    """Posterior of theta ~ Normal(m0, s0): x_i falls into cell k with probability exp(log_cells).
+
+    log_cells maps theta of shape (g,) to (g, cells); log eta(s | counts) is given.
+    """
+    cells = log_cells(np.zeros(1)).shape[1]
+    counts = every_count(size, cells)
+    log_ways = special.gammaln(size + 1) - special.gammaln(counts + 1).sum(axis=1)
+    log_eta = log_ways + [float(log_density(c)) for c in counts]
+
+    def log_posterior(theta):
+        likelihood = special.logsumexp(log_cells(theta) @ counts.T + log_eta, axis=1)
+        return gaussian(theta - prior[0], prior[1]) + likelihood
+
+    return _on_grid(log_posterior, (real_line(*prior), points))
+
+
 # Limits of the references as the noise vanishes and no record is capped or clamped.
 def beta_given_total(total: float, *, size: int, prior: tuple[float, float]):
     """p | S for Bernoulli records: Beta(a + S, b + n - S)."""
@@ -523,3 +566,79 @@ def normal_given_total(
     precision = prior[1] ** -2 + size**2 / (size * sigma**2 + noise_sd**2)
     shift = prior[0] * prior[1] ** -2 + size * total / (size * sigma**2 + noise_sd**2)
     return stats.norm(shift / precision, precision**-0.5)
+
+
+# Records of unknown number.
+@dataclass(frozen=True)
+class Integers:
+    """A law on 0, 1, 2, …, given by its probabilities."""
+
+    weights: np.ndarray
+
+    @property
+    def values(self) -> np.ndarray:
+        return np.arange(self.weights.size)
+
+    def mean(self) -> float:
+        return float(np.dot(self.weights, self.values))
+
+    def sd(self) -> float:
+        return float(np.dot(self.weights, (self.values - self.mean()) ** 2) ** 0.5)
+
+    def cdf(self, values: ArrayLike) -> np.ndarray:
+        reached = np.searchsorted(self.values, np.asarray(values), side="right")
+        return np.concatenate([[0.0], np.cumsum(self.weights)])[reached]
+
+    def quantile(self, q: ArrayLike) -> np.ndarray:
+        return np.searchsorted(np.cumsum(self.weights), q)
+
+
+def bernoulli_of_unknown_size(
+    releases: Sequence[Release], log_prior: np.ndarray, *, prior: tuple[float, float] = (1.0, 1.0)
+) -> tuple[Integers, BetaMixture]:
+    """Posterior of n and of p: as `bernoulli`, with n given by the log of its prior on 0, 1, ….
+
+    The prior may include the density of a release of n itself.
+    """
+    a, b = prior
+    sizes, totals = np.meshgrid(np.arange(log_prior.size), np.arange(log_prior.size), indexing="ij")
+    possible = totals <= sizes
+    n, k = sizes[possible], totals[possible]
+    log_marginal = -special.betaln(k + 1, n - k + 1) - np.log(n + 1)
+    log_marginal += special.betaln(a + k, b + n - k) - special.betaln(a, b)
+    weights = _normalised(log_marginal + log_noise(releases, k) + log_prior[n])
+    return (
+        Integers(np.bincount(n, weights, minlength=log_prior.size)),
+        BetaMixture(a + k, b + n - k, weights),
+    )
+
+
+def clamped_normal_of_unknown_size(
+    releases: Sequence[Release],
+    log_prior: np.ndarray,
+    *,
+    bound: float,
+    sigma: float,
+    prior: tuple[float, float],
+    points: int = 401,
+    cells: int = 256,
+) -> tuple[Integers, GridPosterior]:
+    """Posterior of n and of mu: as `clamped_normal`, with n from the log of its prior on 1, 2, …"""
+
+    def by_size(mu):
+        return np.stack(
+            [
+                log_chance
+                + gaussian(mu - prior[0], prior[1])
+                + clamped_normal_log_likelihood(
+                    releases, mu, sigma, size=n, bound=bound, cells=cells
+                )
+                for n, log_chance in enumerate(log_prior, start=1)
+            ]
+        )
+
+    posterior = _on_grid(
+        lambda mu: special.logsumexp(by_size(mu), axis=0), (real_line(*prior), points)
+    )
+    sizes = _normalised(special.logsumexp(by_size(posterior.grids[0]), axis=1))
+    return Integers(np.concatenate([[0.0], sizes])), posterior

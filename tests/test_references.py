@@ -541,3 +541,31 @@ def test_references_share_nothing_with_the_library():
     }
     standard = {"collections.abc", "dataclasses", "functools", "typing"}
     assert {module.split(".")[0] for module in modules - standard} == {"numpy", "scipy"}
+
+
+def test_unknown_size_that_is_certain_is_a_known_one():
+    releases = [references.Release(references.laplace, 1.5, 3.2)]
+    certain = np.where(np.arange(12) == 8, 0.0, -np.inf)
+    sizes, chances = references.bernoulli_of_unknown_size(releases, certain, prior=(2.0, 3.0))
+    known = references.bernoulli(releases, size=8, prior=(2.0, 3.0))
+    assert sizes.mean() == pytest.approx(8)
+    assert (chances.mean(), chances.sd()) == pytest.approx((known.mean(), known.sd()))
+    releases = [references.Release(references.laplace, 3.0, 5.1)]
+    options = {"bound": 2.0, "sigma": 1.2, "prior": (0.5, 1.5), "cells": 256}
+    sizes, means = references.clamped_normal_of_unknown_size(releases, certain[1:], **options)
+    known = references.clamped_normal(releases, size=8, **options)
+    assert sizes.mean() == pytest.approx(8)
+    assert (means.mean(), means.sd()) == pytest.approx((known.mean(), known.sd()))
+
+
+def test_unknown_size_of_a_flat_prior_weighs_sizes_by_their_likelihood():
+    releases = [references.Release(references.laplace, 1.5, 3.2)]
+    sizes, _ = references.bernoulli_of_unknown_size(releases, np.zeros(9), prior=(2.0, 3.0))
+    likelihood = [
+        sum(
+            stats.betabinom.pmf(k, n, 2, 3) * np.exp(references.laplace(3.2 - k, 1.5))
+            for k in range(n + 1)
+        )
+        for n in range(9)
+    ]
+    np.testing.assert_allclose(sizes.weights, np.array(likelihood) / np.sum(likelihood))

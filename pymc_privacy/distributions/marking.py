@@ -39,6 +39,14 @@ class CountedRecord(InterwovenRecord, Counted):
     """The operation draws records of finite support, so many that counts may do."""
 
 
+class Sized(Mark):
+    """The operation draws a random number of records, or parameters that move with them."""
+
+
+class SizedRecord(RecordMixin, Sized):
+    """The operation draws records of a random number."""
+
+
 @cache
 def _marked_class(base: type, mark: type) -> type:
     name = f"{mark.__name__.removesuffix('Mixin')}{base.__name__}"
@@ -86,6 +94,11 @@ def is_interwoven(variable: TensorVariable) -> bool:
 def is_counted(variable: TensorVariable) -> bool:
     """Tell whether the variable is among parameters and records that counts may do for."""
     return variable.owner is not None and isinstance(variable.owner.op, Counted)
+
+
+def moves_with_size(variable: TensorVariable) -> bool:
+    """Tell whether the variable is a random number of records, or moves together with one."""
+    return variable.owner is not None and isinstance(variable.owner.op, Sized)
 
 
 @_support_point.register(RecordMixin)

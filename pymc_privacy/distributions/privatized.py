@@ -19,24 +19,22 @@ from pymc_privacy._compat import (
     numba_core_rv_funcify,
     numba_njit,
 )
-from pymc_privacy.distributions.marking import (
-    Counted,
-    CountedRecord,
-    Interwoven,
-    InterwovenRecord,
-    RecordMixin,
-    is_interwoven,
-    is_marked,
-    mark,
-    unmark,
-)
+from pymc_privacy.distributions.assignment import assign_records
+from pymc_privacy.distributions.records import existing_rows, is_sized, size_of
+from pymc_privacy.distributions.tensor_engine import register_tensor_engine
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
-from pymc_privacy.graph.cells import may_be_counted
+from pymc_privacy.graph.cells import support_of
 from pymc_privacy.graph.columns import column_sums
 from pymc_privacy.graph.locality import find_records, with_known_width
-from pymc_privacy.mechanisms import AdditiveMechanism, Mechanism
-from pymc_privacy.reparameterise import movable_parameters
+from pymc_privacy.mechanisms import (
+    CoordinateMechanism,
+    Mechanism,
+    RandomizedResponse,
+    Suppressed,
+)
 from pymc_privacy.sanitize import Release, read_card
+
+register_tensor_engine()
 
 _CENTRAL = ("()->()", "(n)->()", "(n,d)->(d)")
 # One call of the simulator draws for all records, so that a vector of scales finds its axis.
@@ -79,6 +77,8 @@ def _privatized_logprob(op, values, rng, size, contributions, **kwargs):
 
 @_support_point.register(PrivatizedRV)
 def _privatized_support_point(op, rv, rng, size, contributions):
+    if rv.type.shape != op.statistic(contributions).type.shape:
+        return pt.zeros(rv.shape, dtype=rv.dtype)
     return op.statistic(contributions).astype(rv.dtype)
 
 
@@ -100,7 +100,7 @@ def _privatized_numba(op, node):
 
     # A disk cache finds compiled code by the mechanism's repr, which shows a user's own
     # functions by their address only. The number is the edition of this function.
-    return draw, 1 if isinstance(op.mechanism, AdditiveMechanism) else None
+    return draw, 1 if isinstance(op.mechanism, CoordinateMechanism) else None
 
 
 class Privatized(Distribution):
@@ -120,7 +120,10 @@ class Privatized(Distribution):
         no parameter. A scalar is released as it is.
     mechanism : Mechanism
     observed : array_like, optional
-        The release: shape () or (d,), or that of the contributions when ``local``.
+        The release: shape () or (d,), or that of the contributions when ``local``. Some mechanisms
+        release something else than a noisy total; their docstrings say of which shape. What a
+        `Suppressed` mechanism left out is nan (minus infinity in `pm.Data`, which takes no nan),
+        and stands as minus infinity in the model's data, since it is not missing at random.
     local : bool, default False
         The mechanism acts on each record instead of their sum.
     dims : str or sequence of str, optional
@@ -158,11 +161,14 @@ class Privatized(Distribution):
         records = find_records(name, contributions, model)
         if observed is not None:
             observed = check_release(name, observed, contributions, mechanism, local=local)
+            observed = _with_suppressed(observed, mechanism)
         _check_integers(name, contributions, mechanism)
+        _check_categories(name, contributions, mechanism)
+        contributions = _of_existing_records(name, contributions, records, local=local)
         release = super().__new__(
             cls, name, contributions, mechanism, observed=observed, local=local, dims=dims
         )
-        _mark_records(model, records)
+        assign_records(model, records)
         return release
 
     @classmethod
@@ -219,8 +225,8 @@ class Privatized(Distribution):
         op = PrivatizedRV(
             mechanism=mechanism,
             local=local,
-            signature=(_LOCAL if local else _CENTRAL)[contributions.ndim],
-            dtype="int64" if mechanism.discrete else "floatX",
+            signature=_signature(contributions, mechanism, local=local),
+            dtype=mechanism.release_dtype,
         )
         rng = kwargs.pop("rng", None) or pt.random.shared_rng(seed=None)
         _, release = op(contributions, rng=rng, return_next_rng=True, **kwargs)
@@ -235,18 +241,24 @@ def _check_mechanism(mechanism: Any) -> None:
         )
 
 
-def _mark_records(model, records: list[TensorVariable]) -> None:
-    """Mark new records, and with them all that came before: the parameters may be shared."""
-    together = [rv for rv in model.free_RVs if rv in records or is_marked(rv)]
-    parameters = movable_parameters(model, together) if together else []
-    for rv in filter(is_interwoven, model.free_RVs):
-        unmark(rv)
-    counted = bool(parameters) and all(map(may_be_counted, together))
-    interwoven, record = (Counted, CountedRecord) if counted else (Interwoven, InterwovenRecord)
-    for rv in together:
-        mark(rv, record if parameters else RecordMixin)
-    for rv in parameters:
-        mark(rv, interwoven)
+def _of_existing_records(
+    name: str, contributions: TensorVariable, records: list[TensorVariable], *, local: bool
+) -> TensorVariable:
+    """Let only records count that exist, where their number is random."""
+    sizes = {size_of(rv) for rv in records if is_sized(rv)}
+    if not sizes:
+        return contributions
+    if len(sizes) > 1 or not all(map(is_sized, records)):
+        raise RecordError(
+            f"The contributions to {name!r} must come from records of one number; "
+            f"got {', '.join(repr(rv.name) for rv in records)}."
+        )
+    if local:
+        raise ReleaseError(
+            f"A local release has one value per record, so that {name!r} would tell how many "
+            "there are; give the records a known shape instead of Records."
+        )
+    return existing_rows(contributions, sizes.pop())
 
 
 def _as_contributions(name: str, contributions: Any) -> TensorVariable:
@@ -259,14 +271,25 @@ def _as_contributions(name: str, contributions: Any) -> TensorVariable:
     return contributions
 
 
-def _release_shape(contributions: TensorVariable, *, local: bool) -> tuple[int | None, ...]:
+def _release_shape(
+    contributions: TensorVariable, mechanism: Mechanism, *, local: bool
+) -> tuple[int | None, ...]:
     """Return the static shape of the release."""
-    return contributions.type.shape if local else contributions.type.shape[1:]
+    shape = contributions.type.shape
+    return mechanism.local_shape(shape) if local else mechanism.release_shape(shape[1:])
+
+
+def _signature(contributions: TensorVariable, mechanism: Mechanism, *, local: bool) -> str:
+    """Say how the shape of the release follows from that of the contributions."""
+    shape = _release_shape(contributions, mechanism, local=local)
+    if local or shape == contributions.type.shape[1:]:
+        return (_LOCAL if local else _CENTRAL)[contributions.ndim]
+    return f"(n,d)->({','.join(map(str, shape))})"
 
 
 def _check_scale(contributions: TensorVariable, mechanism: Mechanism, *, local: bool) -> None:
     scale = np.shape(getattr(mechanism, "scale", 0.0))
-    shape = _release_shape(contributions, local=local)
+    shape = _release_shape(contributions, mechanism, local=local)
     if scale and (not shape or shape[-1] not in (None, *scale)):
         raise MechanismError(
             "A vector of scales must have one entry per coordinate of the release; "
@@ -279,7 +302,7 @@ def check_release(
 ) -> Any:
     """Return the observed release, which must be one the mechanism can produce."""
     value = _numbers(name, observed)
-    expected = _release_shape(contributions, local=local)
+    expected = _release_shape(contributions, mechanism, local=local)
     fits = len(expected) == value.ndim and all(
         e in (None, v) for e, v in zip(expected, value.shape, strict=True)
     )
@@ -289,14 +312,18 @@ def check_release(
             f"shape {contributions.type.shape} and records are on axis 0; "
             f"got observed of shape {value.shape}."
         )
-    if not np.all(np.isfinite(value)):
-        raise ReleaseError(f"The release {name!r} must be finite; got {value}.")
-    if mechanism.discrete and np.any(value != np.rint(value)):
-        raise ReleaseError(
-            f"The release {name!r} must be integers, because {type(mechanism).__name__} adds "
-            f"integer noise to an integer statistic; got {value}."
-        )
+    shape = contributions.type.shape
+    must = mechanism.impossible(value, shape if local else shape[1:])
+    if must is not None:
+        raise ReleaseError(f"The release {name!r} must {must}; got {value}.")
     return observed if isinstance(observed, Variable) else value
+
+
+def _with_suppressed(observed: Any, mechanism: Mechanism) -> Any:
+    """Put minus infinity for what was suppressed: PyMC would impute what is not a number."""
+    if isinstance(observed, Variable) or not isinstance(mechanism, Suppressed):
+        return observed
+    return np.where(np.isnan(observed), -np.inf, observed)
 
 
 def _numbers(name: str, observed: Any) -> np.ndarray:
@@ -317,4 +344,17 @@ def _check_integers(name: str, contributions: TensorVariable, mechanism: Mechani
             f"The contributions to {name!r} must be integers, because {type(mechanism).__name__} "
             f"adds integer noise; got {contributions.dtype} values. If they are whole numbers, "
             "say so with .astype('int64')."
+        )
+
+
+def _check_categories(name: str, contributions: TensorVariable, mechanism: Mechanism) -> None:
+    """Refuse records that are known to have other values than there are categories."""
+    if not isinstance(mechanism, RandomizedResponse) or contributions.owner is None:
+        return
+    support = support_of(contributions)
+    if support is not None and (support[0] < 0 or support[1] >= mechanism.categories):
+        raise RecordError(
+            f"The contributions to {name!r} must be from 0 to {mechanism.categories - 1}, because "
+            f"there are {mechanism.categories} categories; got {contributions.name!r} with values "
+            f"from {support[0]} to {support[1]}. Give categories=."
         )

@@ -13,6 +13,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import Mode, TensorVariable, ancestors, compile_graph
+from pymc_privacy.distributions.records import sizes_of
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.generators import given_others, in_value_coordinates, with_generator
 
@@ -36,6 +37,9 @@ def probing_point(model) -> Point:
     rng = np.random.default_rng(0)
     start = model.initial_point(random_seed=0)
     steps = {name: rng.uniform(0.02, 0.1, np.shape(value)) for name, value in start.items()}
+    # Rows can be compared with each other only where all of them exist.
+    full = {model.rvs_to_values[n].name: capacity for n, capacity in sizes_of(model).items()}
+    start |= {name: np.asarray(capacity, start[name].dtype) for name, capacity in full.items()}
     return {
         name: value + steps[name] * (1 + abs(value)) if value.dtype.kind == "f" else value
         for name, value in start.items()

@@ -16,11 +16,19 @@ from pymc_privacy._compat import (
     assign_step_methods,
     modelcontext,
 )
+from pymc_privacy.distributions.linear_measurements import LatticeCounts
 from pymc_privacy.distributions.marking import is_marked
+from pymc_privacy.distributions.starts import starts_of_sizes
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.database import Database, factors_given_records, is_release
-from pymc_privacy.results import attach_privacy, describe_moves, warn_unless_mixed
-from pymc_privacy.step_methods import CountStates, Interweave, RecordSweep
+from pymc_privacy.results import (
+    attach_privacy,
+    blank_absent_records,
+    check_capacity,
+    describe_moves,
+    warn_unless_mixed,
+)
+from pymc_privacy.step_methods import BirthDeath, CountStates, Interweave, RecordSweep
 
 
 def sample(
@@ -80,10 +88,12 @@ def sample(
     result = pm.sample(draws, model=model, **kwargs)
     if kwargs.get("return_inferencedata", True):
         attach_privacy(result, model)
+        blank_absent_records(result, model)
         if not kwargs.get("quiet", False) and (line := describe_moves(result)):
             logging.getLogger("pymc").info(line)
         if kwargs.get("compute_convergence_checks", True):
             warn_unless_mixed(result)
+        check_capacity(result)
     return result
 
 
@@ -98,7 +108,7 @@ def _default_steps(model, kwargs: dict[str, Any]) -> dict[str, Any]:
             compile_kwargs=compile_kwargs,
             **kwargs.pop(method.name, {}),
         )
-        for method in (CountStates, Interweave, RecordSweep)
+        for method in (BirthDeath, CountStates, Interweave, RecordSweep)
         if method in chosen
     ]
     defaults: dict[str, Any] = {"step": ours}
@@ -137,13 +147,20 @@ def _starts(model, initvals: Any) -> Any:
         return [_starts(model, chain or {}) for chain in initvals]
     given = initvals or {}
     names = {key if isinstance(key, str) else key.name for key in given}
-    return given | {
-        rv.name: "prior"
-        for rv in model.free_RVs
-        if not isinstance(rv.owner.op, FlatRV | HalfFlatRV)
-        # A start may be named after the variable or after its transformed value.
-        and not names & {rv.name, model.rvs_to_values[rv].name}
-    }
+    sizes = {name: start for name, start in starts_of_sizes(model).items() if name not in names}
+    names |= set(sizes)
+    return (
+        given
+        | sizes
+        | {
+            rv.name: "prior"
+            for rv in model.free_RVs
+            # Counts start where their exact totals are.
+            if not isinstance(rv.owner.op, FlatRV | HalfFlatRV | LatticeCounts)
+            # A start may be named after the variable or after its transformed value.
+            and not names & {rv.name, model.rvs_to_values[rv].name}
+        }
+    )
 
 
 __all__ = ["sample"]

@@ -1,0 +1,349 @@
+"""Regression when the number of records is secret: Table 1 of Awan et al., and how fast.
+
+    python -m benchmarks.unknown_size rates [--docs]
+    python -m benchmarks.unknown_size table [--replicates 100] [--workers 2] [--docs]
+
+``rates`` measures effective draws per CPU second of our default sampler after compilation, for
+the number of records and for the worst parameter, tuning left out in proportion.
+
+``table`` sets four columns side by side: (a) the printed table; (b) the published algorithm with
+the density that the published code evaluates, in which the exact number of records enters through
+a Laplace term and one statistic does not enter at all; (c) the published algorithm with the density
+of the release, as many sweeps as in the paper; (d) our default sampler with that density. In (b)
+and (c) the parameters given the records are drawn by a few Hamiltonian trajectories, where the
+paper has a conjugate draw.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from arviz_stats.base import array_stats
+
+import pymc_privacy as pmp
+from benchmarks.mixing import _moments, _regression_priors, write_between_markers
+from benchmarks.papers.pages import Row, command, markdown, mean_and_error, remarks
+
+PAGE = Path(__file__).parents[1] / "docs" / "unknown-size.md"
+SIZE, CAPACITY, SENSITIVITY = 1000, 12_000, 9.0
+EPSILONS_S = (0.1, 1.0)
+EPSILONS_N = (0.001, 0.01, 0.1, 1.0, 10.0, np.inf)
+# Public in effect, and yet a noise that a density can be written for; as in the published code.
+_PUBLIC = 1e7
+_NINTH = 4
+"""The statistic that the published code leaves out: the sum of the squares of x2."""
+
+# Table 1 as printed, with the standard errors of Table 3; one list over epsilon_N each.
+PRINTED = {
+    0.1: {
+        "E beta1": ([-0.568, -0.507, -0.540, -0.551, -0.457, -0.523],
+                    [0.079, 0.062, 0.057, 0.048, 0.060, 0.048]),
+        "Var beta1": ([5.559, 1.024, 1.053, 0.942, 0.936, 0.879],
+                      [3.593, 0.109, 0.137, 0.100, 0.102, 0.094]),
+        "E tau": ([1.052, 1.057, 1.025, 1.042, 1.026, 1.052],
+                  [0.045, 0.043, 0.039, 0.039, 0.040, 0.039]),
+        "Var tau": ([0.633, 0.623, 0.531, 0.548, 0.535, 0.544],
+                    [0.042, 0.048, 0.036, 0.042, 0.037, 0.032]),
+        "E N": ([1116.219, 987.717, 998.707, 999.874, 1000.000, 1000.000],
+                [101.040, 13.060, 1.351, 0.140, 0.002, 0.000]),
+        "Var N": ([1005.443, 762.425, 145.776, 1.924, 0.005, 0.000],
+                  [96.843, 47.688, 9.806, 0.027, 0.002, 0.000]),
+    },
+    1.0: {
+        "E beta1": ([-0.921, -0.942, -0.952, -0.946, -0.947, -0.956],
+                    [0.027, 0.030, 0.028, 0.029, 0.028, 0.028]),
+        "Var beta1": ([0.205, 0.190, 0.198, 0.196, 0.197, 0.195],
+                      [0.014, 0.010, 0.011, 0.011, 0.012, 0.011]),
+        "E tau": ([1.234, 1.095, 1.107, 1.081, 1.090, 1.093],
+                  [0.043, 0.030, 0.030, 0.029, 0.030, 0.031]),
+        "Var tau": ([0.351, 0.291, 0.296, 0.274, 0.286, 0.293],
+                    [0.021, 0.017, 0.018, 0.015, 0.016, 0.017]),
+        "E N": ([1217.458, 1000.015, 999.109, 999.871, 1000.000, 1000.000],
+                [76.632, 1.328, 0.627, 0.129, 0.002, 0.000]),
+        "Var N": ([4051.367, 258.795, 66.134, 1.665, 0.005, 0.000],
+                  [372.407, 44.712, 4.963, 0.023, 0.002, 0.000]),
+    },
+}  # fmt: skip
+
+QUANTITIES = tuple(PRINTED[1.0])
+SAMPLERS = {
+    "published, its density": "b",
+    "published, the right density": "c",
+    "ours": "d",
+}
+
+
+def simulate(rng: np.random.Generator) -> np.ndarray:
+    """Return the nine statistics of a new database, clamped and scaled as in the paper."""
+    covariates = rng.normal([1, -1], 1, size=(SIZE, 2))
+    response = covariates @ [-1.0, 1.0] + rng.normal(size=SIZE)
+    clamped = [np.clip(v, -5, 5) / 5 for v in (*covariates.T, response)]
+    return np.array([moment.sum() for moment in _moments(*clamped)])
+
+
+@cache
+def regression(leak: bool) -> pm.Model:
+    """Write the model of section 6.1; epsilons and releases are data, so one model does for all.
+
+    Statistics are released times epsilon, so that the scale of the noise is the sensitivity.
+    """
+    with pm.Model() as model:
+        epsilon_s = pm.Data("epsilon_s", 1.0)
+        epsilon_n = pm.Data("epsilon_n", 1.0)
+        beta, tau, mu, (b00, b01, b11) = _regression_priors()
+        n = pm.DiscreteUniform("n", 1, CAPACITY)
+        factor = pt.stack([pt.stack([b00, b01]), pt.stack([0.0, b11])])
+        x = pmp.Records("x", pm.MvNormal.dist(mu, cov=factor @ factor.T), size=n)
+        mean = beta[0] + x[:, 0] * beta[1] + x[:, 1] * beta[2]
+        y = pmp.Records("y", pm.Normal.dist(mean, 1 / pt.sqrt(tau)), size=n)
+        parts = _moments(*(pt.clip(v, -5, 5) / 5 for v in (x[:, 0], x[:, 1], y)))
+        if leak:
+            del parts[_NINTH]
+            exact = pm.Data("exact_size", float(SIZE))
+            pmp.Privatized("leak", epsilon_s * n, pmp.Laplace(scale=SENSITIVITY), observed=exact)
+        released = pm.Data("released", np.zeros(len(parts)))
+        contributions = pt.stack([epsilon_s * part for part in parts], axis=1)
+        pmp.Privatized("s", contributions, pmp.Laplace(scale=SENSITIVITY), observed=released)
+        noisy = pm.Data("noisy_size", float(SIZE))
+        pmp.Privatized("n_dp", epsilon_n * n, pmp.Laplace(scale=1.0), observed=noisy)
+    return model
+
+
+def publish(
+    model: pm.Model, statistics: np.ndarray, noisy_size: float, epsilon_s: float, epsilon_n: float
+) -> None:
+    """Set the releases of a model, already noisy."""
+    data = {"epsilon_s": epsilon_s, "epsilon_n": epsilon_n, "noisy_size": epsilon_n * noisy_size}
+    if "exact_size" in model.named_vars:
+        statistics = np.delete(statistics, _NINTH)
+        data["exact_size"] = epsilon_s * SIZE
+    pm.set_data(data | {"released": epsilon_s * statistics}, model=model)
+
+
+@cache
+def step_of(sampler: str) -> Any:
+    """Return the step method of a column, compiled for its model."""
+    published = sampler != "ours"
+    with regression(sampler == "published, its density"):
+        return pmp.BirthDeath(single=True, noncentred_steps=0) if published else pmp.BirthDeath()
+
+
+def replicate(
+    rng: np.random.Generator, sampler: str, epsilon_s: float, epsilon_n: float, sweeps: int
+) -> dict:
+    """Simulate, release and fit once; return what the table averages."""
+    epsilon_n = min(epsilon_n, _PUBLIC)
+    noise = pmp.Laplace(epsilon=epsilon_s, sensitivity=SENSITIVITY)
+    statistics = noise.simulate(rng, simulate(rng))
+    noisy_size = float(pmp.Laplace(epsilon=epsilon_n, sensitivity=1.0).simulate(rng, SIZE))
+    step = step_of(sampler)
+    model = regression(sampler == "published, its density")
+    publish(model, statistics, noisy_size, epsilon_s, epsilon_n)
+    start = int(np.clip(np.ceil(noisy_size), 2, CAPACITY))
+    if epsilon_n == _PUBLIC:
+        start = SIZE
+    ours = sampler == "ours"
+    # The published chains are single ones, of which the first half is dropped.
+    lengths = {"draws": 1500, "tune": 1000} if ours else {"draws": sweeps // 2, "tune": sweeps // 2}
+    start_time = time.process_time()
+    result = pm.sample(
+        **lengths,
+        model=model,
+        step=step,
+        chains=4 if ours else 1,
+        cores=1,
+        initvals={"n": start},
+        random_seed=int(rng.integers(2**31)),
+        var_names=["beta", "tau", "n"],
+        progressbar=False,
+        quiet=True,
+        compute_convergence_checks=False,
+    )
+    posterior = result["posterior"].to_dataset()
+    draws = {
+        "beta1": posterior["beta"].values[..., 1],
+        "tau": posterior["tau"].values,
+        "N": posterior["n"].values.astype(float),
+    }
+    found: dict[str, Any] = {}
+    for name, values in draws.items():
+        found |= {f"E {name}": values.mean(), f"Var {name}": values.var()}
+    moving = {name: v for name, v in draws.items() if v.std() > 0}
+    if ours:
+        found["rhat"] = max(
+            float(array_stats.rhat(v, chain_axis=0, draw_axis=1)) for v in moving.values()
+        )
+    found["effective"] = {name: effective(v) for name, v in moving.items()}
+    found["cpu"] = time.process_time() - start_time
+    return found
+
+
+def effective(draws: np.ndarray) -> float:
+    """Return the bulk effective size of draws with axes (chain, draw)."""
+    return float(array_stats.ess(draws, chain_axis=0, draw_axis=1))
+
+
+def study(options: argparse.Namespace) -> pmp.Study:
+    """Return the study behind the table."""
+    grid = {
+        "sampler": options.samplers,
+        "epsilon_s": EPSILONS_S,
+        "epsilon_n": EPSILONS_N,
+        "sweeps": [options.sweeps],
+    }
+    return pmp.Study(
+        replicate,
+        grid,
+        replicates=options.replicates,
+        seed=options.seed,
+        path=options.output / "awan_table_1.jsonl",
+    )
+
+
+def table(rows: list[Row], options: argparse.Namespace) -> str:
+    """Lay out the four columns for every cell, and what follows from them."""
+    cells: dict[tuple, list[Row]] = {}
+    for row in rows:
+        if row["error"] is None:
+            cells.setdefault((row["sampler"], row["epsilon_s"], row["epsilon_n"]), []).append(row)
+    lines, distances = [], {name: [] for name in SAMPLERS}
+    for epsilon_s in EPSILONS_S:
+        for k, epsilon_n in enumerate(EPSILONS_N):
+            for quantity in QUANTITIES:
+                value, error = (column[k] for column in PRINTED[epsilon_s][quantity])
+                line = [f"{epsilon_s:g}", f"{epsilon_n:g}", quantity, f"{value:g} ({error:g})"]
+                for sampler in SAMPLERS:
+                    group = cells.get((sampler, epsilon_s, epsilon_n), [])
+                    if not group:
+                        line.append("")
+                        continue
+                    mean, spread = mean_and_error([row[quantity] for row in group])
+                    line.append(f"{mean:.4g} ({spread:.2g})")
+                    # Both errors are themselves estimates, and that of few replicates a poor one.
+                    scale = np.hypot(error, spread)
+                    if scale > 0:
+                        distances[sampler].append((quantity, (mean - value) / scale))
+                lines.append(line)
+    header = ["epsilon_s", "epsilon_N", "", "(a) printed", "(b)", "(c)", "(d) ours"]
+    counts = {len(group) for group in cells.values()}
+    worst = max((row.get("rhat", 1.0) for row in rows if row["error"] is None), default=np.nan)
+    caption = (
+        f"Means over {min(counts)}"
+        + (f" to {max(counts)}" if len(counts) > 1 else "")
+        + " releases of new databases, in brackets their Monte Carlo standard errors. (b) and (c): "
+        f"{options.sweeps} sweeps, the first half dropped. (d): four chains of 1500 draws after "
+        f"1000; the largest r_hat of any release is {worst:.3f}.{remarks(rows)}"
+    )
+    parts = [caption, markdown(header, lines)]
+    for sampler, letter in SAMPLERS.items():
+        if distances[sampler]:
+            of_size = [z for q, z in distances[sampler] if q.endswith(" N")]
+            of_rest = [z for q, z in distances[sampler] if not q.endswith(" N")]
+            parts.append(
+                f"({letter}) differs from (a) by more than three standard errors in "
+                f"{sum(abs(z) > 3 for z in of_rest)} of {len(of_rest)} cells of beta and tau, and "
+                f"in {sum(abs(z) > 3 for z in of_size)} of {len(of_size)} of N."
+            )
+    return "\n\n".join(parts)
+
+
+def rates(options: argparse.Namespace) -> str:
+    """Measure our default sampler at one release for each epsilon_N."""
+    rng = np.random.default_rng(0)
+    noise = pmp.Laplace(epsilon=1.0, sensitivity=SENSITIVITY)
+    statistics = noise.simulate(rng, simulate(rng))
+    model, step = regression(False), step_of("ours")
+    names = ["tau", "beta", "mu", "squares", "below", "n"]
+    common = {
+        "model": model,
+        "step": step,
+        "chains": 2,
+        "cores": 1,
+        "initvals": {"n": SIZE},
+        "var_names": names,
+        "progressbar": False,
+        "quiet": True,
+        "compute_convergence_checks": False,
+    }
+    publish(model, statistics, SIZE, 1.0, 0.1)
+    pm.sample(5, tune=5, random_seed=1, **common)
+    lines = []
+    for epsilon_n in (0.001, 0.01, 0.1):
+        publish(model, statistics, SIZE, 1.0, epsilon_n)
+        found = []
+        for seed in range(options.seeds):
+            start = time.process_time()
+            result = pm.sample(options.draws, tune=options.tune, random_seed=seed, **common)
+            seconds = time.process_time() - start
+            seconds *= options.draws / (options.draws + options.tune)
+            posterior = result["posterior"].to_dataset()
+            sizes = {
+                name: min(
+                    effective(value)
+                    for value in np.moveaxis(
+                        posterior[name].values.reshape(2, options.draws, -1), -1, 0
+                    )
+                )
+                for name in names
+            }
+            found.append(
+                (
+                    sizes["n"] / (2 * options.draws),
+                    sizes["n"] / seconds,
+                    min(sizes.values()) / seconds,
+                    1e3 * seconds / (2 * options.draws),
+                )
+            )
+        medians = np.median(found, axis=0)
+        lines.append([f"{epsilon_n:g}", *(f"{value:.2g}" for value in medians)])
+        print(lines[-1], flush=True)
+    header = [
+        "epsilon_N",
+        "effective draws of N per iteration",
+        "per second",
+        "worst parameter per second",
+        "milliseconds per iteration",
+    ]
+    return f"Medians of {options.seeds} runs of {options.draws} draws.\n\n" + markdown(
+        header, lines
+    )
+
+
+def main() -> None:
+    import sys
+
+    if sys.argv[1:2] == ["rates"]:
+        parser = argparse.ArgumentParser(description="Effective draws per second.")
+        parser.add_argument("rates")
+        parser.add_argument("--draws", type=int, default=2000)
+        parser.add_argument("--tune", type=int, default=1000)
+        parser.add_argument("--seeds", type=int, default=3)
+        parser.add_argument("--docs", action="store_true", help="write into the docs too")
+        options = parser.parse_args()
+        text = rates(options)
+        print(text)
+        if options.docs:
+            write_between_markers(PAGE, "unknown size", text)
+        return
+    if sys.argv[1:2] == ["table"]:
+        del sys.argv[1]
+    command(
+        __doc__.splitlines()[0],
+        study,
+        table,
+        "awan table 1",
+        replicates=100,
+        samplers=tuple(SAMPLERS),
+        sweeps=10_000,
+    )
+
+
+if __name__ == "__main__":
+    main()

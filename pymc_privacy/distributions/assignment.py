@@ -1,0 +1,44 @@
+"""Which step method a variable is left to, as marks on records and parameters."""
+
+from __future__ import annotations
+
+from pymc_privacy._compat import TensorVariable
+from pymc_privacy.distributions.marking import (
+    Counted,
+    CountedRecord,
+    Interwoven,
+    InterwovenRecord,
+    RecordMixin,
+    Sized,
+    is_interwoven,
+    is_marked,
+    mark,
+    moves_with_size,
+    unmark,
+)
+from pymc_privacy.distributions.records import is_sized, sizes_of
+from pymc_privacy.graph.cells import may_be_counted
+from pymc_privacy.reparameterise import movable_parameters
+
+
+def assign_records(model, records: list[TensorVariable]) -> None:
+    """Mark new records, and with them all that came before: the parameters may be shared."""
+    together = [rv for rv in model.free_RVs if rv in records or is_marked(rv)]
+    fixed = {*together, *sizes_of(model)}
+    for rv in model.free_RVs:
+        if rv not in fixed and (is_interwoven(rv) or moves_with_size(rv)):
+            unmark(rv)
+    sized = [rv for rv in together if is_sized(rv)]
+    taken = movable_parameters(model, sized) if sized else []
+    for rv in taken:
+        mark(rv, Sized)
+    known = [rv for rv in together if not is_sized(rv)]
+    parameters = movable_parameters(model, known) if known else []
+    # A parameter of both moves with the records of unknown number, which need it more.
+    parameters = [rv for rv in parameters if rv not in taken]
+    counted = bool(parameters) and not taken and all(map(may_be_counted, known))
+    interwoven, record = (Counted, CountedRecord) if counted else (Interwoven, InterwovenRecord)
+    for rv in known:
+        mark(rv, record if parameters else RecordMixin)
+    for rv in parameters:
+        mark(rv, interwoven)

@@ -1,0 +1,286 @@
+"""`Records`: confidential records whose number is not known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+
+from pymc_privacy._compat import (
+    BetaBinomialRV,
+    BinomialRV,
+    CategoricalRV,
+    DiscreteUniformRV,
+    Distribution,
+    NotConstantValueError,
+    OpFromGraph,
+    RandomGeneratorType,
+    RandomVariable,
+    SymbolicRandomVariable,
+    TensorVariable,
+    TruncatedRV,
+    _default_transform,
+    _logprob,
+    _logprob_helper,
+    ancestors,
+    change_dist_size,
+    constant_fold,
+    modelcontext,
+    rvs_in_graph,
+)
+from pymc_privacy.distributions.marking import Sized, SizedRecord, mark
+from pymc_privacy.errors import RecordError
+
+
+class RecordsRV(SymbolicRandomVariable):
+    """Rows of a law, of which only the first ``size`` exist.
+
+    A draw fills all rows, so that whatever is computed from them can be; the log density
+    counts the rows that exist.
+    """
+
+    inline_logprob = False
+    _print_name = ("Records", "\\operatorname{Records}")
+
+    @classmethod
+    def rv_op(cls, dist, size):
+        """Wrap a law with one row per possible record."""
+        rows, number = dist.type(), size.type()
+        op = cls(inputs=[rows, number], outputs=[rows.copy()], ndim_supp=dist.owner.op.ndim_supp)
+        return op(dist, size)
+
+
+@_logprob.register(RecordsRV)
+def _records_logprob(op, values, dist, size, **kwargs):
+    [value] = values
+    density = _logprob_helper(dist, value)
+    return pt.where(_exist(density, size), density, 0.0)
+
+
+@_default_transform.register(RecordsRV)
+def _records_are_not_transformed(op, rv):
+    # A transform would count its Jacobian in rows that do not exist.
+    return None
+
+
+class ExistingRows(OpFromGraph):
+    """Contributions of the records that exist, and zeros below them."""
+
+
+def existing_rows(contributions: TensorVariable, size: TensorVariable) -> TensorVariable:
+    """Set to zero what rows contribute that do not exist."""
+    rows, number = contributions.type(), size.type()
+    masked = pt.where(_exist(rows, number), rows, np.zeros((), dtype=rows.dtype))
+    return ExistingRows([rows, number], [masked], inline=True)(contributions, size)
+
+
+def _exist(rows: TensorVariable, size: TensorVariable) -> TensorVariable:
+    """Return which rows exist, in a shape that broadcasts against them."""
+    return (pt.arange(rows.shape[0]) < size).reshape((-1, *(1,) * (rows.ndim - 1)))
+
+
+def is_sized(variable: TensorVariable) -> bool:
+    """Tell whether a variable was made by `Records`."""
+    return variable.owner is not None and isinstance(variable.owner.op, RecordsRV)
+
+
+def law_of(records: TensorVariable) -> TensorVariable:
+    """Return the law of all rows, existing or not."""
+    return records.owner.inputs[0]
+
+
+def size_of(records: TensorVariable) -> TensorVariable:
+    """Return the random variable that says how many rows exist."""
+    return records.owner.inputs[1]
+
+
+def sizes_of(model) -> dict[TensorVariable, int]:
+    """Return the random sizes of a model's records, and the capacity of each."""
+    return {size_of(rv): rv.type.shape[0] for rv in model.free_RVs if is_sized(rv)}
+
+
+class Records(Distribution):
+    """Records of an unknown number: rows below ``size`` exist, and the others count nowhere.
+
+    Under unbounded differential privacy the number of records is itself secret. It is a
+    discrete random variable of the model here, and `pm.sample` moves it together with the
+    records by :class:`~pymc_privacy.BirthDeath`.
+
+    Parameters
+    ----------
+    name : str
+    dist : TensorVariable
+        The law of one record, made with ``.dist()``: ``pm.Normal.dist(mu, sigma)``. It may be
+        computed from other `Records` of the same size, row by row.
+    size : TensorVariable
+        A discrete random variable of the model.
+    capacity : int, optional
+        More records than this are ruled out, as if the prior of the size ended here. By default
+        the upper bound of the size's prior; see `capacity_for` when it has none.
+    dims : str or sequence of str, optional
+        The first names the rows.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_privacy as pmp
+    >>> with pm.Model() as model:
+    ...     p = pm.Beta("p", 1, 1)
+    ...     n = pm.DiscreteUniform("n", 1, 200)
+    ...     x = pmp.Records("x", pm.Bernoulli.dist(p), size=n)
+    ...     yes = pmp.Privatized(
+    ...         "yes", x, pmp.Laplace(epsilon=1.0, sensitivity=1.0), observed=37.2
+    ...     )
+    ...     n_dp = pmp.Privatized(
+    ...         "n_dp", n, pmp.Laplace(epsilon=1.0, sensitivity=1.0), observed=101.9
+    ...     )
+    >>> x.type.shape
+    (200,)
+    """
+
+    rv_type = RecordsRV
+
+    def __new__(
+        cls,
+        name: str,
+        dist: Any,
+        *,
+        size: Any,
+        capacity: int | None = None,
+        dims: Any = None,
+    ) -> TensorVariable:
+        """Add the records to the model on the context stack."""
+        model = modelcontext(None)
+        dims = (dims,) if isinstance(dims, str) else dims
+        _check_law(name, dist)
+        size = _check_size(name, size, dist, model)
+        if capacity is None:
+            capacity = _capacity(name, size, dims, model)
+        rows = _with_rows(name, dist, size, _check_capacity(name, capacity))
+        records = RecordsRV.rv_op(rows, size)
+        records = model.register_rv(
+            records, name, dims=dims, default_transform=None, transform=None
+        )
+        mark(records, SizedRecord)
+        mark(size, Sized)
+        return records
+
+    @classmethod
+    def dist(cls, *args: Any, **kwargs: Any) -> TensorVariable:
+        """Refuse: the number of records is shared with the model's other variables."""
+        raise RecordError("Records belong to a model, because their number does; they need a name.")
+
+
+def _check_law(name: str, dist: Any) -> None:
+    op = getattr(getattr(dist, "owner", None), "op", None)
+    if not isinstance(op, RandomVariable | SymbolicRandomVariable):
+        raise RecordError(
+            f"The law of {name!r} must be an unnamed distribution, such as "
+            f"pm.Normal.dist(mu, sigma), because a record is drawn from it; got {dist!r}."
+        )
+    if dist.name is not None:
+        raise RecordError(
+            f"The law of {name!r} must be unnamed, because the records are the variable; "
+            f"got {dist.name!r}. Write pm.Normal.dist(...) for pm.Normal(name, ...)."
+        )
+
+
+def _check_size(name: str, size: Any, dist: TensorVariable, model) -> TensorVariable:
+    if size in model.observed_RVs:
+        raise RecordError(
+            f"The size of {name!r} must be latent; got {size.name!r}, which is observed. If the "
+            "number of records is public, give the records that shape."
+        )
+    if size not in model.free_RVs or size.ndim or np.dtype(size.dtype).kind not in "iu":
+        raise RecordError(
+            f"The size of {name!r} must be a discrete random variable of the model, a single "
+            f"number such as pm.DiscreteUniform('n', 1, 1000), because its prior is needed; "
+            f"got {size!r}. If the number of records is public, give the records that shape."
+        )
+    others = [rv for rv in model.free_RVs if is_sized(rv)]
+    if size in set(ancestors([dist], blockers=others)):
+        raise RecordError(
+            f"The law of a record of {name!r} must not depend on how many there are, because "
+            f"records come and go one by one; it depends on {size.name!r}."
+        )
+    return size
+
+
+def _with_rows(name: str, dist: TensorVariable, size: TensorVariable, capacity: int):
+    """Return the law with one row per possible record."""
+    above = [rv for rv in ancestors([dist]) if is_sized(rv)]
+    for rv in above:
+        if size_of(rv) is not size or rv.type.shape[0] != capacity:
+            raise RecordError(
+                f"Records computed from others must have their size and capacity: {name!r} has "
+                f"{size.name!r} and {capacity}, and {rv.name!r} has {size_of(rv).name!r} and "
+                f"{rv.type.shape[0]}."
+            )
+    batch = dist.ndim - dist.owner.op.ndim_supp
+    if not above:
+        return change_dist_size(dist, (capacity,), expand=True)
+    if batch == 0 or dist.type.shape[0] not in (None, capacity):
+        raise RecordError(
+            f"Records computed from others must have one row for each of them; {name!r} has "
+            f"shape {dist.type.shape} and capacity {capacity}."
+        )
+    return change_dist_size(dist, (capacity, *(dist.shape[k] for k in range(1, batch))))
+
+
+def _check_capacity(name: str, capacity: Any) -> int:
+    if not isinstance(capacity, int | np.integer) or capacity < 1:
+        raise RecordError(
+            f"The capacity of {name!r} must be an integer >= 1, the largest number of records "
+            f"considered; got {capacity!r}."
+        )
+    return int(capacity)
+
+
+def _capacity(name: str, size: TensorVariable, dims: Any, model) -> int:
+    """Return the length of the rows' dimension, or the largest size that the prior allows."""
+    if dims and dims[0] in model.dim_lengths:
+        return int(model.dim_lengths[dims[0]].eval())
+    bound = upper_bound(size)
+    if bound is None:
+        raise RecordError(
+            f"The size prior of {name!r} has no upper bound that is known, so capacity= must say "
+            "how many records to consider at most: enough that more are out of the question. "
+            "pmp.capacity_for(release, mechanism) finds it from a noisy size; got no capacity."
+        )
+    return bound
+
+
+def upper_bound(size: TensorVariable) -> int | None:
+    """Return the largest value of a discrete variable, if its law says so in plain numbers."""
+    op, node = size.owner.op, size.owner
+    if isinstance(op, DiscreteUniformRV | TruncatedRV):
+        return _plain_number(ends_of(size)[1])
+    if isinstance(op, BinomialRV | BetaBinomialRV):
+        return _plain_number(op.dist_params(node)[0])
+    if isinstance(op, CategoricalRV):
+        return _plain_number(op.dist_params(node)[0].shape[-1] - 1)
+    return None
+
+
+def lower_bound(size: TensorVariable) -> int:
+    """Return the least value of a discrete variable, zero unless its law says otherwise."""
+    if isinstance(size.owner.op, DiscreteUniformRV | TruncatedRV):
+        return _plain_number(ends_of(size)[0]) or 0
+    return 0
+
+
+def ends_of(size: TensorVariable) -> list[TensorVariable]:
+    """Return both ends of a uniform or truncated law, its last two inputs."""
+    numbers = [v for v in size.owner.inputs if not isinstance(v.type, RandomGeneratorType)]
+    return numbers[-2:]
+
+
+def _plain_number(bound: TensorVariable) -> int | None:
+    if rvs_in_graph([bound]):
+        return None
+    try:
+        [value] = constant_fold([bound])
+    except NotConstantValueError:
+        return None
+    return int(value) if np.ndim(value) == 0 and np.isfinite(value) else None

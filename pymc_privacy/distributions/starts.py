@@ -1,0 +1,27 @@
+"""Where a chain starts a number of records that is not known."""
+
+from __future__ import annotations
+
+import pytensor.tensor as pt
+
+from pymc_privacy._compat import TensorVariable
+from pymc_privacy.distributions.privatized import Privatized, PrivatizedRV
+from pymc_privacy.distributions.records import lower_bound, sizes_of
+
+
+def starts_of_sizes(model) -> dict[str, TensorVariable]:
+    """Return a random start for each size that has a release of its own: noise around that.
+
+    The prior of a size is often flat over many more records than there are, and a chain that
+    starts in the middle of it takes long to come down.
+    """
+    found = {}
+    for size, capacity in sizes_of(model).items():
+        for release in model.observed_RVs:
+            op = release.owner.op
+            if isinstance(op, PrivatizedRV) and op.dist_params(release.owner)[0] is size:
+                value = model.rvs_to_values[release]
+                near = Privatized.dist(pt.as_tensor(value), op.mechanism)
+                start = pt.clip(pt.round(near), max(1, lower_bound(size)), capacity)
+                found[size.name] = start.astype(size.dtype)
+    return found

@@ -1,0 +1,415 @@
+"""Courier of `pymc_privacy.algorithms.birth_death` inside `pm.sample`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pymc_privacy._compat import (
+    BlockedStep,
+    Competence,
+    SamplerWarning,
+    StepMethodState,
+    WarningType,
+    dataclass_state,
+    get_random_generator,
+    get_value_vars_from_user_vars,
+    modelcontext,
+)
+from pymc_privacy.algorithms import tuning
+from pymc_privacy.algorithms.birth_death import JUMP_ACCEPT
+from pymc_privacy.algorithms.interweave import TRAJECTORY_ACCEPT, WALK_ACCEPT
+from pymc_privacy.algorithms.ridge import Ridge, learn, straight, straightened
+from pymc_privacy.distributions.marking import is_marked, moves_with_size
+from pymc_privacy.distributions.records import is_sized
+from pymc_privacy.errors import RecordError
+from pymc_privacy.graph.calls import DirectCall
+from pymc_privacy.graph.programs import Point
+from pymc_privacy.graph.sizing import (
+    compile_sized_parameters,
+    find_sized_databases,
+    jitted_sized_moves,
+    log_name,
+    log_nu,
+    size_at,
+)
+from pymc_privacy.step_methods.interweave import (
+    LEAST_ACCEPT,
+    LENGTH_OF_SLOPES,
+    MOST_FOLLOWED,
+    _default_centred_steps,
+    _default_wide_steps,
+)
+from pymc_privacy.step_methods.progress import progress_columns, progress_updates
+from pymc_privacy.step_methods.resizing import Resizing
+from pymc_privacy.step_methods.sweep import sweep_statistics
+
+JUMPS = 8
+# Beyond the largest number of records met in tuning, so that the walk seldom meets an end.
+ROOM = 1.5
+# The part of the draws below the far end of a ridge, where the walk has a factor of its own.
+FAR_END = 0.95
+_REFRESH_SCALES = (0.3, 2.4)
+_SHOWN = {"birth_death_size": "Size", "birth_death_jump_accept": "Jumps"}
+
+
+@dataclass_state
+class BirthDeathState(StepMethodState):
+    """What a resumed chain needs besides its point."""
+
+    tune: bool
+    tune_steps: int
+    wide_steps: int
+    wide_accept: float
+    centred: tuning.Tuning
+    noncentred: tuning.Tuning
+    ridge: Ridge
+    references: np.ndarray
+    seen: np.ndarray
+    jump_log_scale: float
+    largest: tuple[int, ...]
+
+
+class BirthDeath(BlockedStep):
+    """Move the number of records, the records and their parameters together.
+
+    Chosen by `pm.sample` for `Records`, their size and their continuous parameters. In each
+    iteration parameters and sizes move with the records carried along, then the parameters
+    given the records; each record is offered a fresh draw; then many records at once are
+    offered to be born or to die.
+
+    Acceptance says nothing about convergence here: single births and deaths are accepted
+    nearly always while the size hardly moves. Look at r_hat and the effective draws of the size.
+
+    Parameters
+    ----------
+    vars : list of TensorVariable, optional
+        Parameters, sizes and records; by default all marked ones.
+    centred_steps, noncentred_steps : int, optional
+        Moves of the parameters given the records, and of parameters and sizes with them, in one
+        iteration; 0 turns a move off.
+    jumps : int, default 8
+        Proposals to change the size, of a length that is learnt in tuning.
+    single : bool, default False
+        Propose one birth or death instead of jumps, exactly as Algorithm 1 of Awan et al.
+        does; for comparison.
+    model, rng, initial_point, compile_kwargs, blocked
+        As for every step method of PyMC.
+
+    Notes
+    -----
+    Statistics: ``birth_death_size``, the sum of all sizes; ``birth_death_births``,
+    ``birth_death_deaths`` and ``birth_death_jump_accept``, the accepted proposals of either kind
+    and the fraction of all; ``birth_death_jump_scale``; ``birth_death_capacity_hits``, proposals
+    refused for want of room; ``birth_death_centred_accept``, ``birth_death_noncentred_accept``
+    and ``birth_death_noncentred_scale``, as for :class:`Interweave`; and those of the record sweep.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_privacy as pmp
+    >>> with pm.Model():
+    ...     p = pm.Beta("p", 1, 1)
+    ...     n = pm.DiscreteUniform("n", 1, 50)
+    ...     x = pmp.Records("x", pm.Bernoulli.dist(p), size=n)
+    ...     s = pmp.Privatized("s", x, pmp.Laplace(scale=2.0), observed=7.5)
+    ...     step = pmp.BirthDeath()
+    >>> step.vars
+    [p_logodds__, n, x]
+    """
+
+    name = "birth_death"
+    default_blocked = True
+    default_tune_steps = 1000
+    stats_dtypes_shapes: ClassVar[dict] = {
+        "birth_death_size": (np.int64, []),
+        "birth_death_births": (np.int64, []),
+        "birth_death_deaths": (np.int64, []),
+        "birth_death_jump_accept": (np.float64, []),
+        "birth_death_jump_scale": (np.float64, []),
+        "birth_death_capacity_hits": (np.int64, []),
+        "birth_death_centred_accept": (np.float64, []),
+        "birth_death_noncentred_accept": (np.float64, []),
+        "birth_death_noncentred_scale": (np.float64, []),
+        "record_sweep_accept": (np.float64, []),
+        "record_sweep_accept_min": (np.float64, []),
+        "warning": (SamplerWarning, None),
+    }
+    _state_class = BirthDeathState
+
+    def __init__(
+        self,
+        vars: Any = None,
+        *,
+        centred_steps: int | None = None,
+        noncentred_steps: int | None = None,
+        jumps: int = JUMPS,
+        single: bool = False,
+        model: Any = None,
+        rng: Any = None,
+        initial_point: Point | None = None,
+        compile_kwargs: dict | None = None,
+        blocked: bool = True,
+    ):
+        model = modelcontext(model)
+        chosen = [rv for rv in model.free_RVs if moves_with_size(rv)] if vars is None else vars
+        self.vars = get_value_vars_from_user_vars(chosen, model)
+        self.rng = get_random_generator(rng)
+        self.tune = True
+        rvs = [model.values_to_rvs[value] for value in self.vars]
+        records = [rv for rv in rvs if is_sized(rv)]
+        if not records:
+            raise RecordError(
+                "BirthDeath moves Records together with their number; this model has none."
+            )
+        twin, databases = find_sized_databases(model, records)
+        self.databases = [d.database for d in databases]
+        sizes = {d.size for d in databases}
+        parameters = [
+            value
+            for value, rv in zip(self.vars, rvs, strict=True)
+            if not is_marked(rv) and value.name not in sizes
+        ]
+        missing = sizes - {value.name for value in self.vars}
+        if missing:
+            raise RecordError(
+                f"BirthDeath must be given the size of its records too; {', '.join(missing)} is "
+                "missing from vars."
+            )
+        self._program = compile_sized_parameters(twin, parameters, databases, compile_kwargs)
+        self._resizings = [Resizing(d, compile_kwargs) for d in databases]
+        self._moves: Any = None
+        self._local_parts: tuple[np.ndarray, ...] | None = None
+        self._parameters = self._program.size - len(databases)
+        self._follows = len(self._program.weights) > 0 and self._program.size <= MOST_FOLLOWED
+        default = _default_centred_steps(self._program) if self._parameters else 0
+        self._centred_steps = default if centred_steps is None else centred_steps
+        default = _default_wide_steps(self._program)
+        self._planned_wide_steps = default if noncentred_steps is None else noncentred_steps
+        self._jumps = -1 if single else jumps
+        self._warned = False
+        self.setup_tuning(0)
+
+    def __getstate__(self) -> dict:
+        # Machine code belongs to one process.
+        return self.__dict__ | {"_moves": None}
+
+    def setup_tuning(self, steps: int) -> None:
+        """Forget what was learnt, and plan to learn for so many steps."""
+        self.tune_steps = steps
+        self.centred = tuning.init(self._parameters, scale=0.8)
+        self.noncentred = tuning.init(self._program.size)
+        self.ridge = straight(self._parameters, len(self._resizings))
+        self.references = np.empty((0, self._program.size))
+        self.seen = np.empty((0, self._program.size))
+        self.wide_steps = self._planned_wide_steps
+        self.wide_accept = 0.0
+        self.jump_log_scale = math.log(10.0)
+        self.largest = (0,) * len(self._resizings)
+
+    def setup_chain(self, rng, tune, draws):
+        """Take the chain's generator and its plan."""
+        super().setup_chain(rng, tune, draws)
+        self.setup_tuning(tune)
+        self.tune = bool(tune)
+        self._warned = False
+        for resizing in self._resizings:
+            resizing.forget()
+
+    def stop_tuning(self) -> None:
+        """Keep what was learnt, from here on, and give up a move that was never accepted."""
+        if self.tune and self.tune_steps > 100 and self.wide_accept < LEAST_ACCEPT:
+            self.wide_steps = 0
+        self.tune = False
+
+    def step(self, point: Point) -> tuple[Point, list[dict[str, float]]]:
+        """Carry the point through all moves of the parameters, the records and their numbers."""
+        # Draws are recorded by position, so keys keep their order.
+        point = point.copy()
+        numbers = [resizing.number(point) for resizing in self._resizings]
+        if self.tune:
+            self.largest = tuple(map(max, self.largest, numbers))
+        records, here, there = self._move_parameters(point, numbers)
+        scale = math.exp(self.jump_log_scale)
+        infos = [
+            resizing.step(self.rng, point, ours, scale, self._jumps)
+            for resizing, ours in zip(self._resizings, records, strict=True)
+        ]
+        accept = float(np.mean([info.jumped.accept for info in infos]))
+        statistics = {
+            "birth_death_size": sum(r.number(point) for r in self._resizings),
+            "birth_death_births": sum(info.jumped.births for info in infos),
+            "birth_death_deaths": sum(info.jumped.deaths for info in infos),
+            "birth_death_jump_accept": accept,
+            "birth_death_jump_scale": scale,
+            "birth_death_capacity_hits": sum(info.jumped.hits for info in infos),
+            "birth_death_centred_accept": here,
+            "birth_death_noncentred_accept": there,
+            "birth_death_noncentred_scale": self.noncentred.scale,
+        }
+        statistics["warning"] = self._warn(statistics["birth_death_capacity_hits"])
+        if self.tune:
+            self._learn(point, accept, here, there)
+        swept = [info.swept for info in infos if info.swept is not None]
+        return point, [statistics | sweep_statistics(swept)]
+
+    def _warn(self, hits: int) -> SamplerWarning | None:
+        """Say once in each chain that there was no room."""
+        if self.tune or self._warned or not hits:
+            return None
+        self._warned = True
+        sizes = ", ".join(f"{r.size!r} beyond {r.capacity}" for r in self._resizings)
+        return SamplerWarning(
+            WarningType.BAD_PARAMS,
+            f"A proposal was refused for want of room: capacity= does not allow {sizes}, though "
+            "the prior does. See the statistic birth_death_capacity_hits.",
+            "warn",
+        )
+
+    def _move_parameters(self, point: Point, numbers: list[int]):
+        """Move parameters and sizes in a point; return the records that then exist."""
+        program = self._program
+        held = tuple(point[name] for name in program.held)
+        # No logarithm has a size of zero: then only the parameters move.
+        wide_steps = self.wide_steps if all(numbers) else 0
+        arrays, bounds = self._with_reserve(point, numbers, wide_steps)
+        logs = {
+            log_name(r.size): np.asarray(log_nu(self.rng, number))
+            for r, number in zip(self._resizings, numbers, strict=True)
+        }
+        q = program.flatten(point | logs)
+        if self.tune and self._parameters and tuning.at_milestone(self.centred, self.tune_steps):
+            self._learn_curvature(q, held, arrays)
+        if self._moves is None:
+            self._moves = DirectCall(jitted_sized_moves(program))
+        q, arrays, here, there = self._moves(
+            self.rng,
+            q,
+            held,
+            arrays,
+            bounds,
+            program.data(),
+            (self._padded(self.centred.factor), self.centred.scale, self._centred_steps),
+            (self.noncentred.factor[None], self.noncentred.scale, wide_steps, tuple(self.ridge)),
+            self._local(),
+        )
+        moved = program.unflatten(q)
+        point |= {name: moved[name] for name in program.parameters if name in point}
+        found, first = [], 0
+        for resizing in self._resizings:
+            number = size_at(float(moved[log_name(resizing.size)]))
+            point[resizing.size] = np.asarray(number, dtype=point[resizing.size].dtype)
+            last = first + len(resizing.records)
+            found.append([array[:number] for array in arrays[first:last]])
+            first = last
+        self._q = q
+        return found, here if self._centred_steps else math.nan, there
+
+    def _with_reserve(self, point: Point, numbers: list[int], wide_steps: int):
+        """Return all arrays of records, fresh ones behind, and how far each size may move.
+
+        Sizes above what tuning has met are not reached from below by this move, nor the other
+        way round: the two parts of the space have their own lengths of arrays, which a
+        reversible move must not change.
+        """
+        arrays: list[np.ndarray] = []
+        bounds: list[np.ndarray] = []
+        for resizing, number, largest in zip(self._resizings, numbers, self.largest, strict=True):
+            usual = min(resizing.capacity, math.ceil(ROOM * largest) + 50)
+            least, most = (1, usual) if number <= usual else (usual + 1, resizing.capacity)
+            existing = [point[name][:number] for name in resizing.records]
+            if wide_steps and self._program.interweaves:
+                fresh, _ = resizing.draw(self.rng, point, most - number)
+                existing = [
+                    np.concatenate([old, new]) for old, new in zip(existing, fresh, strict=True)
+                ]
+            arrays += existing
+            bounds += [np.asarray(least), np.asarray(most)]
+        return tuple(arrays), tuple(bounds)
+
+    def _padded(self, factor: np.ndarray) -> np.ndarray:
+        """Return a factor of all coordinates that moves the parameters alone."""
+        padded = np.zeros((self._program.size,) * 2)
+        padded[: self._parameters, : self._parameters] = factor
+        return padded
+
+    def _learn_curvature(self, q: np.ndarray, held: tuple, arrays: tuple) -> None:
+        [totals] = self._program.functions["statistics"](q, *held, *arrays)
+        sizes = q[self._parameters :]
+
+        def density(parameters):
+            there = np.concatenate([parameters, sizes])
+            value, *slope = self._program.functions["centred"](there, *held, *arrays, totals)
+            return [value, *(part[: self._parameters] for part in slope)]
+
+        self.centred = tuning.learn_curvature(
+            self.centred,
+            density,
+            q[: self._parameters],
+            has_gradient="centred" in self._program.gradients,
+        )
+
+    def _local(self) -> tuple[np.ndarray, ...]:
+        """Return what a factor that follows the base variates is made of, once it is learnt."""
+        if not (self._follows and len(self.references)):
+            return (np.empty((0, 0)), np.empty(0), np.empty((0, 0)), np.empty(0))
+        if self._local_parts is None or self._local_parts[0] is not self.references:
+            factor = self.noncentred.factor
+            lengths = LENGTH_OF_SLOPES * np.linalg.norm(factor, axis=1)
+            precision = np.linalg.inv(factor @ factor.T)
+            self._local_parts = (self.references, lengths, precision, self._program.weights)
+        return self._local_parts
+
+    def _learn(self, point: Point, accept: float, here: float, there: float) -> None:
+        """Adapt all moves to what has just happened."""
+        iteration = self.noncentred.iteration
+        self.jump_log_scale += 2 * (1 + iteration) ** -0.6 * (accept - JUMP_ACCEPT)
+        most = max(resizing.capacity for resizing in self._resizings)
+        self.jump_log_scale = min(max(self.jump_log_scale, math.log(0.5)), math.log(most))
+        gradients = self._program.gradients
+        target = TRAJECTORY_ACCEPT if "centred" in gradients else WALK_ACCEPT
+        if self._centred_steps:
+            self.centred = tuning.rescale(self.centred, here, target)
+        numbers = [resizing.number(point) for resizing in self._resizings]
+        if all(numbers):
+            logs = [log_nu(self.rng, number) for number in numbers]
+            q = np.concatenate([self._q[: self._parameters], logs])
+            self.seen = np.concatenate([self.seen, q[None]])
+        wide = tuning.rescale(self.noncentred, there, WALK_ACCEPT)
+        if not self._program.interweaves:
+            wide = tuning.bounded(wide, *_REFRESH_SCALES)
+        if tuning.at_milestone(wide, self.tune_steps):
+            wide = self._learn_shape(wide)
+            if wide.iteration <= self.tune_steps // 2:
+                self.largest = tuple(numbers)
+        if wide.iteration > self.tune_steps // 2:
+            self.wide_accept = max(self.wide_accept, there)
+        self.noncentred = wide
+
+    def _learn_shape(self, wide: tuning.Tuning) -> tuning.Tuning:
+        """Take ridge and covariance from the later half of what was seen."""
+        later = self.seen[len(self.seen) // 2 :]
+        if self._program.interweaves:
+            self.ridge = learn(later, len(self._resizings))
+            later = straightened(later, self.ridge)
+        wide = tuning.learn_factor(tuning.observed(wide, later), forget=True)
+        if len(wide.centre):
+            sizes = later[:, self._parameters :].sum(axis=1)
+            far = later[sizes >= np.quantile(sizes, FAR_END)]
+            self.references = np.stack([wide.centre, far.mean(axis=0)])
+        return wide
+
+    @staticmethod
+    def competence(var, has_grad):
+        """Claim records of unknown number, their number and their parameters."""
+        return Competence.IDEAL if moves_with_size(var) else Competence.INCOMPATIBLE
+
+    @staticmethod
+    def _progressbar_config(n_chains=1):
+        return progress_columns(_SHOWN, n_chains)
+
+    @staticmethod
+    def _make_progressbar_update_functions():
+        return progress_updates(_SHOWN)

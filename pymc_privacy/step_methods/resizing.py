@@ -1,0 +1,152 @@
+"""One database of unknown size inside a step method: its sweep, its births and deaths."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_privacy.algorithms import birth_death, record_sweep
+from pymc_privacy.algorithms.noise import Noise
+from pymc_privacy.graph.laws import noise_of
+from pymc_privacy.graph.programs import Point, compile_records
+from pymc_privacy.graph.sizing import SizedDatabase, compile_log_size
+
+
+class Resized(NamedTuple):
+    """What happened to one database."""
+
+    swept: record_sweep.Info | None
+    """None where there was no record."""
+    jumped: birth_death.Info
+
+
+class Resizing:
+    """The compiled programs of one database, fed with as many rows as there are records."""
+
+    def __init__(self, database: SizedDatabase, compile_kwargs: dict | None):
+        self.size, self.capacity = database.size, database.capacity
+        self._database = database.database
+        self._program = compile_records(self._database, compile_kwargs)
+        self._log_size, self._inputs = compile_log_size(
+            self._database.model, database, compile_kwargs
+        )
+        self.records = self._program.records
+        self.forget()
+
+    def __getstate__(self):
+        # Compiled laws belong to one process; another makes its own.
+        return self.__dict__ | {"_noise": None}
+
+    def forget(self) -> None:
+        """Drop what was read from the data, as at the start of a chain."""
+        self._noise: Noise | None = None
+        self._table: np.ndarray | None = None
+        self._open_ended: bool | None = None
+
+    def number(self, point: Point) -> int:
+        """Return how many records a point has."""
+        return min(int(point[self.size]), self.capacity)
+
+    def draw(self, rng: np.random.Generator, point: Point, rows: int) -> tuple[list, np.ndarray]:
+        """Draw records given the parameters of a point, and their contributions (d, rows)."""
+        contributions = np.empty((self._program.width, rows))
+        if rows == 0:
+            return [point[name][:0] for name in self.records], contributions
+        given = point | {self.size: np.asarray(rows, dtype=point[self.size].dtype)}
+        fresh, _ = self._program.draw_from(rng, given, contributions)
+        return list(fresh), contributions
+
+    def step(
+        self, rng: np.random.Generator, point: Point, records: list, scale: float, jumps: int
+    ) -> Resized:
+        """Sweep records, then let some be born or die; write all into a point.
+
+        ``records`` are those that exist; ``jumps`` of 0 turns them off, and a negative number
+        stands for so many single moves.
+        """
+        if self._noise is None:
+            self._noise = noise_of(self._database)
+        number = len(records[0])
+        lengths = birth_death.draw_jumps(rng, max(jumps, 0), scale)
+        rows = min(number + int(lengths.clip(min=0).sum()) + max(-jumps, 0), self.capacity)
+        fresh, contributions = self.draw(rng, point, rows)
+        swept = None
+        if number:
+            given = dict(zip(self.records, records, strict=True))
+            current = record_sweep.init(self._program.contributions_at(point | given))
+            proposed = np.ascontiguousarray(contributions[:, :number])
+            state, swept = record_sweep.step(rng, current, proposed, noise=self._noise)
+            contributions[:, :number] = state.contributions
+            for new, old in zip(fresh, records, strict=True):
+                taken = swept.accepted.reshape(-1, *(1,) * (old.ndim - 1))
+                new[:number] = np.where(taken, new[:number], old)
+        if jumps < 0:
+            number, info = self._single_moves(rng, point, fresh, contributions, number, -jumps)
+        else:
+            reach = int(lengths.clip(max=0).sum())
+            first = max(0, number + reach)
+            number, info = birth_death.jump(
+                rng,
+                contributions,
+                number,
+                lengths,
+                noise=self._noise,
+                log_size=self._log_sizes(point, first, rows),
+                first=first,
+                capacity=self.capacity,
+            )
+        self._write(point, fresh, number)
+        return Resized(swept, info if self._is_open_ended(point) else info._replace(hits=0))
+
+    def _single_moves(self, rng, point, fresh, contributions, number, moves):
+        infos = []
+        for _ in range(moves):
+            # The next fresh record, or any at all when there is no room for it.
+            first = max(0, number - 1)
+            last = min(number + 1, self.capacity)
+            new, gone, info = birth_death.single(
+                rng,
+                contributions,
+                number,
+                noise=self._noise,
+                log_size=self._log_sizes(point, first, last),
+                first=first,
+                capacity=self.capacity,
+            )
+            if gone >= 0:
+                contributions[:, gone] = contributions[:, number - 1]
+                for array in fresh:
+                    array[gone] = array[number - 1]
+            number = new
+            infos.append(info)
+        births, deaths, accept, hits = (np.array(part) for part in zip(*infos, strict=True))
+        total = birth_death.Info(births.sum(), deaths.sum(), accept.mean(), hits.sum())
+        return number, total
+
+    def _write(self, point: Point, records: list, number: int) -> None:
+        """Put records into new arrays of a point, whose other rows are left as they are."""
+        for name, array in zip(self.records, records, strict=True):
+            point[name] = point[name].copy()
+            point[name][:number] = array[:number]
+        point[self.size] = np.asarray(number, dtype=point[self.size].dtype)
+
+    def _log_sizes(self, point: Point, first: int, last: int) -> np.ndarray:
+        """Return the log of all factors of the sizes from first to last."""
+        if self._inputs:
+            return self._factors(point, first, last)
+        if self._table is None:
+            self._table = self._factors(point, 0, self.capacity)
+        return self._table[first : last + 1]
+
+    def _factors(self, point: Point, first: int, last: int) -> np.ndarray:
+        sizes = np.arange(first, last + 1, dtype=point[self.size].dtype)
+        [found] = self._log_size(sizes, *(point[name] for name in self._inputs))
+        return np.where(np.isnan(found), -np.inf, found)
+
+    def _is_open_ended(self, point: Point) -> Any:
+        """Tell whether the prior allows more records than there is room for."""
+        if self._open_ended is None:
+            beyond = self._factors(point, self.capacity + 1, self.capacity + 1)
+            self._open_ended = bool(np.isfinite(beyond[0]))
+        return self._open_ended
