@@ -1,5 +1,7 @@
 """How the documentation is built: every code cell is run, and a warning is an error."""
 
+from pathlib import Path
+
 import pymc_privacy
 
 project = "pymc-privacy"
@@ -20,6 +22,8 @@ exclude_patterns = ["_build", "jupyter_execute"]
 default_role = "code"
 
 nb_execution_mode = "force"
+# Notebooks are shown with the results that are stored in them; a check runs them.
+nb_execution_excludepatterns = ["notebooks/*"]
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
 nb_merge_streams = True
@@ -35,3 +39,16 @@ html_theme = "furo"
 html_title = "pymc-privacy"
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
+
+
+def bring_notebooks(app):
+    """Copy the notebooks to where Sphinx looks for pages; links to pages lose their folder."""
+    target = Path(app.srcdir) / "notebooks"
+    target.mkdir(exist_ok=True)
+    for source in (Path(__file__).parents[1] / "notebooks").glob("*.ipynb"):
+        (target / source.name).write_text(source.read_text().replace("../docs/", "../"))
+
+
+def setup(app):
+    """Let Sphinx call what is above."""
+    app.connect("builder-inited", bring_notebooks)

@@ -1,4 +1,4 @@
-"""Pictures, with Matplotlib where it is installed."""
+"""A private interval over the posterior that it protects."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from pymc_privacy.errors import GuaranteeError
+from pymc_privacy.plots.canvas import BLUE, GREEN, ORANGE, PALE, new_axes, tidy
 from pymc_privacy.results import posterior_draws
 from pymc_privacy.sanitize import PrivateInterval
 
-# Colours of Okabe and Ito, which colour-blind readers can tell apart.
-_COLOURS = {"proven": "#0072B2", "conditional": "#009E73", "nominal": "#D55E00"}
+_COLOURS = {"proven": BLUE, "conditional": GREEN, "nominal": ORANGE}
 
 
 def plot_interval(interval: PrivateInterval, draws_or_idata: Any, *, axis: Any = None) -> Any:
@@ -41,30 +40,20 @@ def plot_interval(interval: PrivateInterval, draws_or_idata: Any, *, axis: Any =
     >>> axis.get_title()
     'CONFIDENTIAL: shows the posterior given the records'
     """
-    axis = _new_axis() if axis is None else axis
+    axis = new_axes()[0] if axis is None else axis
     if isinstance(draws_or_idata, np.ndarray | list | tuple):
         draws = np.asarray(draws_or_idata, dtype=float).ravel()
     else:
         draws = posterior_draws(draws_or_idata, [interval.name])[interval.name]
     colour = _COLOURS[interval.label]
-    axis.hist(draws, bins="fd", density=True, color="#BBBBBB", label="posterior given the records")
+    axis.hist(draws, bins="fd", density=True, color=PALE, label="posterior given the records")
     ends = sorted((interval.lower, interval.upper))
     label = f"{interval.prob:.0%} by {interval.method} ({interval.label})"
     axis.axvspan(*ends, color=colour, alpha=0.2, lw=0, label=label)
     for end in ends:
         axis.axvline(end, color=colour, lw=2)
-    axis.set(xlabel=interval.name, yticks=[])
+    axis.set(xlabel=interval.name)
     axis.set_title("CONFIDENTIAL: shows the posterior given the records")
-    axis.spines[["left", "top", "right"]].set_visible(False)
+    tidy(axis)
     axis.legend(frameon=False)
     return axis
-
-
-def _new_axis() -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise GuaranteeError(
-            "A plot needs Matplotlib, which is not installed; install pymc-privacy[plots]."
-        ) from None
-    return Figure(figsize=(6, 3.4), layout="constrained").subplots()

@@ -1,0 +1,89 @@
+"""Numbers beside published ones: Monte Carlo errors, verdicts, and their place in the docs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import pymc_privacy as pmp
+from benchmarks.interval_study.pages import replace_between
+from benchmarks.papers.inputs import ROOT
+
+RESULTS = ROOT / "benchmarks" / "results" / "papers"
+PAGE = ROOT / "docs" / "reproduction.md"
+Row = dict[str, Any]
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Lay out a table; the first column is text, the others are numbers."""
+    lines = [" | ".join(map(str, row)) for row in (header, *rows)]
+    lines.insert(1, "|".join(["---", *["---:"] * (len(header) - 1)]))
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean over replicates, and its Monte Carlo standard error."""
+    array = np.asarray(values, dtype=float)
+    error = array.std(ddof=1) / np.sqrt(len(array)) if len(array) > 1 else np.nan
+    return float(array.mean()), float(error)
+
+
+def grouped(rows: Sequence[Row], name: str) -> dict[Any, list[Row]]:
+    """Return the rows that succeeded by the value of one setting."""
+    groups: dict[Any, list[Row]] = {}
+    for row in rows:
+        if row["error"] is None:
+            groups.setdefault(row[name], []).append(row)
+    return groups
+
+
+def remarks(rows: Sequence[Row]) -> str:
+    """Say how long the replicates took, and how many failed, if any did."""
+    failed = [row for row in rows if row["error"] is not None]
+    text = f" The replicates took {sum(row['seconds'] for row in rows) / 60:.0f} minutes in all."
+    if failed:
+        text += f" {len(failed)} of {len(rows)} replicates failed: {failed[0]['error']}"
+    return text
+
+
+def write(marker: str, text: str, page: Path = PAGE) -> None:
+    """Put a table in its place on the page."""
+    page.write_text(replace_between(page.read_text(), marker, text))
+
+
+def command(
+    description: str,
+    study: Callable[[argparse.Namespace], pmp.Study],
+    table: Callable[[list[Row], argparse.Namespace], str],
+    marker: str,
+    *,
+    replicates: int,
+    **options: Any,
+) -> None:
+    """Run a study from the command line, print its table, and write it into the docs."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--replicates", type=int, default=replicates)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=1, help="processes; 1 is this one")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--docs", action="store_true", help="write the table into the docs too")
+    for name, default in options.items():
+        many = {"nargs": "+"} if isinstance(default, tuple) else {}
+        kind = type(default[0]) if isinstance(default, tuple) else type(default)
+        parser.add_argument(f"--{name}", type=kind, default=default, **many)
+    chosen = parser.parse_args()
+    experiment = study(chosen)
+    if chosen.workers > 1:
+        with ProcessPoolExecutor(chosen.workers) as executor:
+            rows = experiment.run(executor)
+    else:
+        rows = experiment.run()
+    text = table(rows, chosen)
+    print(text)
+    if chosen.docs:
+        write(marker, text)

@@ -1,0 +1,80 @@
+"""The posterior of the number of records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pymc_privacy.plots.canvas import (
+    BLUE,
+    ORANGE,
+    chosen,
+    group_of,
+    interval_of,
+    new_axes,
+    scalars,
+    tidy,
+)
+
+
+def plot_size(
+    dt: Any,
+    *,
+    var_names: str = "n",
+    release: str | float | None = None,
+    truth: float | None = None,
+    ci_prob: float = 0.95,
+    axis: Any = None,
+) -> Any:
+    """Draw the posterior of the number of records, beside its noisy release.
+
+    Parameters
+    ----------
+    dt : DataTree
+    var_names : str, default "n"
+        The size, a discrete variable of the posterior.
+    release : str or float, optional
+        The noisy size that was published: its name among the observed data, or its value.
+    truth : float, optional
+        The true number, where it is known.
+    ci_prob : float, default 0.95
+    axis : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arviz as az
+    >>> import pymc_privacy as pmp
+    >>> draws = np.random.default_rng(1).integers(960, 1040, size=(2, 500))
+    >>> idata = az.from_dict({"posterior": {"n": draws}, "observed_data": {"n_dp": 1003.2}})
+    >>> axis = pmp.plot_size(idata, release="n_dp", truth=1000)
+    >>> [text.get_text() for text in axis.get_legend().get_texts()]
+    ['95% interval', 'release', 'truth']
+    """
+    axis = new_axes()[0] if axis is None else axis
+    [(name, draws)] = scalars(group_of(dt, "posterior"), var_names).items()
+    span = int(np.ptp(draws))
+    # Wide posteriors are binned, with the same number of integers in every bin.
+    width = max(1, -(-span // 60))
+    edges = np.arange(draws.min() - 0.5, draws.max() + 0.5 + width, width)
+    heights, _ = np.histogram(draws, bins=edges)
+    axis.bar(edges[:-1], heights / len(draws), width=width, align="edge", color=BLUE, alpha=0.5)
+    low, high = interval_of(draws, ci_prob)
+    axis.axvspan(low, high, color=BLUE, alpha=0.08, lw=0, label=f"{ci_prob:.0%} interval")
+    if release is not None:
+        if isinstance(release, str):
+            observed = group_of(dt, "observed_data")
+            [name_of_release] = chosen(observed, release)
+            release = float(observed[name_of_release].values)
+        axis.axvline(release, color=ORANGE, lw=2, label="release")
+    if truth is not None:
+        axis.axvline(truth, color="black", lw=1.2, ls="--", label="truth")
+    axis.set(xlabel=f"{name}, number of records")
+    tidy(axis)
+    axis.legend(frameon=False)
+    return axis

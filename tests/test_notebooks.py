@@ -1,0 +1,59 @@
+"""Every notebook is short, asks, shows and answers; and it runs."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+nbformat = pytest.importorskip("nbformat", reason="install pymc-privacy[test] to run notebooks")
+nbclient = pytest.importorskip("nbclient", reason="install pymc-privacy[test] to run notebooks")
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def test_there_are_seven():
+    assert len(NOTEBOOKS) == 7
+
+
+@each_notebook
+def test_a_notebook_is_short_asks_shows_and_answers(path):
+    notebook = nbformat.read(path, 4)
+    nbformat.validate(notebook)
+    words = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    assert len(notebook.cells) <= 25
+    assert notebook.cells[0].source.startswith("# ")
+    assert "**Question.**" in words
+    assert "answer" in words.lower()
+    assert path.stat().st_size < 150_000
+
+
+@each_notebook
+def test_the_stored_results_are_those_of_one_clean_run(path):
+    cells = [cell for cell in nbformat.read(path, 4).cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    outputs = [output for cell in cells for output in cell.outputs]
+    assert not [output for output in outputs if output.output_type == "error"]
+    assert not [output for output in outputs if output.get("name") == "stderr"]
+    assert any("image/png" in output.get("data", {}) for output in outputs), "no picture"
+
+
+@each_notebook
+def test_every_notebook_is_on_the_site(path):
+    page = (ROOT / "docs" / "notebooks.md").read_text()
+    assert f"(notebooks/{path.name})" in page
+    assert f"\nnotebooks/{path.stem}\n" in page
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of the notebook machinery; the kernel has its own
+@each_notebook
+def test_a_notebook_runs(path, monkeypatch):
+    search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    monkeypatch.setenv("PYTHONPATH", search)
+    notebook = nbformat.read(path, 4)
+    resources = {"metadata": {"path": str(path.parent)}}
+    client = nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3")
+    client.resources = resources
+    client.execute()

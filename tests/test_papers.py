@@ -1,0 +1,209 @@
+"""The papers' experiments run in small, and the page shows what they gave in large."""
+
+import argparse
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.papers import awan_figure_1, inputs, ju_figure_2, ju_table_1, naive_bayes, pages
+from benchmarks.papers import linear_regression as regression
+from tests.stochastic import assert_mean, seed_of
+
+PAGE = Path(__file__).parents[1] / "docs" / "reproduction.md"
+
+
+def options(tmp_path, **more):
+    return argparse.Namespace(seed=1, output=tmp_path, **more)
+
+
+# ---------------------------------------------------------------- Ju et al., Table 1
+
+
+def test_contributions_are_counts_of_one_cell_for_each_feature(request):
+    rng = np.random.default_rng(seed_of(request))
+    truth = inputs.naive_bayes()
+    drawn = naive_bayes.draw_contributions(rng, truth.classes, truth.tables, 20_000)
+    cells = drawn.reshape(*naive_bayes.SHAPE, -1)
+    assert (cells.sum(axis=(1, 2)) == 1).all()
+    assert (cells.sum(axis=2) == cells[:1].sum(axis=2)).all(), "one class for all features"
+    for group in range(inputs.CLASSES):
+        member = cells[0, group].sum(axis=0)
+        assert_mean(member, truth.classes[group], what=f"class {group}")
+        for feature in range(inputs.FEATURES):
+            assert_mean(
+                cells[feature, group, 0][member == 1],
+                truth.tables[feature, group, 0],
+                what=f"level of feature {feature} in class {group}",
+            )
+
+
+def test_without_information_the_chain_stays_with_the_prior(request):
+    rng = np.random.default_rng(seed_of(request))
+    chain = naive_bayes.sample(rng, np.zeros(75), 1e-6, draws=3000, tune=200)
+    assert_mean(chain.p[None, :, 3], 0.2, what="prior mean")
+    assert_mean(chain.p[None, :, 3] ** 2, 0.2**2 + 0.2 * 0.8 / 11, what="prior second moment")
+    assert chain.accept.min() > 0.99
+
+
+def test_without_noise_the_chain_finds_the_posterior_given_the_records(request):
+    rng = np.random.default_rng(seed_of(request))
+    truth = inputs.naive_bayes()
+    records = naive_bayes.draw_contributions(rng, truth.classes, truth.tables, inputs.RECORDS)
+    counts = records.sum(axis=1)
+    chain = naive_bayes.sample(rng, counts, 40.0, draws=4000, tune=2000)
+    members = counts.reshape(naive_bayes.SHAPE)[0].sum(axis=-1)
+    exact = (2 + members) / (10 + inputs.RECORDS)
+    # The noise is a quarter of a record: nearly, not exactly, the counts themselves.
+    assert chain.p.mean(axis=0) == pytest.approx(exact, abs=0.03)
+
+
+def test_a_small_table_1(tmp_path):
+    chosen = options(tmp_path, replicates=2, epsilons=(1.0,), draws=200, tune=100)
+    rows = ju_table_1.study(chosen).run(progressbar=False)
+    text = ju_table_1.table(rows, chosen)
+    assert "over 2 databases for each epsilon, 200 draws after 100" in text
+    assert "**Agrees.**" in text
+    assert "holds in every sweep" in text
+    assert ju_table_1.table(ju_table_1.study(chosen).rows(), chosen) == text
+
+
+def rows_of_coverage(coverage, accept_min=0.5, replicates=100):
+    covered = np.arange(replicates)[:, None] < np.round(np.array(coverage) * replicates)
+    return [
+        {"epsilon": 1.0, "covered": row.tolist(), "accept": 0.9, "accept_min": accept_min}
+        | {"seconds": 1.0, "error": None}
+        for row in covered
+    ]
+
+
+def test_the_verdict_on_table_1_can_be_either(tmp_path):
+    chosen = options(tmp_path, draws=1, tune=1)
+    same = ju_table_1.table(rows_of_coverage(ju_table_1.PAPER[1.0]), chosen)
+    assert "**Agrees.**" in same
+    other = list(ju_table_1.PAPER[1.0])
+    other[3] = 0.6
+    assert "**Differs.**" in ju_table_1.table(rows_of_coverage(other), chosen)
+    below = ju_table_1.table(rows_of_coverage(ju_table_1.PAPER[1.0], accept_min=0.3), chosen)
+    assert "IS BROKEN" in below
+
+
+# ---------------------------------------------------------------- Ju et al., Figure 2
+
+
+def test_the_sensitivity_is_enough_and_not_by_much():
+    grid = np.array(np.meshgrid(*[np.linspace(-10, 10, 9)] * 3)).reshape(3, -1)
+    every = np.array(regression.moments(*map(regression.clamp, grid)))
+    farthest = max(np.abs(every - every[:, [k]]).sum(axis=0).max() for k in range(every.shape[1]))
+    assert farthest == pytest.approx(9.375)
+    # What is proved: pairs (v, v²) move by at most 9/4, products by at most 2.
+    assert farthest <= 3 * 9 / 4 + 3 * 2 <= regression.SENSITIVITY
+    assert regression.mechanism(1.0).guarantee.epsilon == 1.0
+
+
+def rows_of_means(shares, accept_min=0.95):
+    rng = np.random.default_rng(1)
+    goal = regression.confidential_mean()
+    return [
+        {"epsilon": epsilon, "mean": (share * goal + rng.normal(0, 0.1, 3)).tolist()}
+        | {"accept": 0.9, "accept_min": accept_min, "seconds": 1.0, "error": None}
+        for epsilon, share in shares.items()
+        for _ in range(20)
+    ]
+
+
+def test_the_verdict_on_figure_2_can_be_either(tmp_path):
+    chosen = options(tmp_path, draws=1, tune=1)
+    toward = ju_figure_2.table(rows_of_means({0.1: 0.0, 1.0: 0.5, 10.0: 0.9}), chosen)
+    assert "**Agrees**" in toward
+    for shares in ({0.1: 0.9, 1.0: 0.5, 10.0: 0.0}, {0.1: 0.9, 1.0: 0.9, 10.0: 0.9}):
+        assert "**Differs**" in ju_figure_2.table(rows_of_means(shares), chosen)
+    broken = rows_of_means({0.1: 0.0, 1.0: 0.5, 10.0: 0.9}, accept_min=0.1)
+    assert "IS BROKEN" in ju_figure_2.table(broken, chosen)
+
+
+@pytest.mark.slow
+def test_a_small_figure_2(tmp_path):
+    chosen = options(tmp_path, replicates=2, epsilons=(0.1, 10.0), draws=150, tune=150)
+    rows = ju_figure_2.study(chosen).run(progressbar=False)
+    assert [row["error"] for row in rows] == [None] * 4
+    means = {row["epsilon"]: row["mean"] for row in rows}
+    assert abs(means[10.0][1]) > abs(means[0.1][1]), "the second release must have been read"
+    assert "of 2 releases for each epsilon" in ju_figure_2.table(rows, chosen)
+
+
+# ---------------------------------------------------------------- Awan et al., Figure 1
+
+
+def test_time_use_is_as_described_or_a_stand_in_of_the_same_shape(monkeypatch):
+    stand_in_folder = Path("/nonexistent")
+    for data in (inputs.time_use(), None):
+        if data is None:
+            monkeypatch.setattr(inputs, "DATA", stand_in_folder)
+            data = inputs.time_use()
+            assert data.source == "simulated stand-in"
+        assert data.shares.shape == (6656, 3)
+        assert data.shares.sum(axis=1) == pytest.approx(1, abs=1e-6)
+        assert data.shares.min() >= awan_figure_1.LEAST * 0.99
+    assert inputs.naive_bayes().source == "features simulated"
+    assert inputs.regression().source == "simulated stand-in"
+
+
+def rows_of_spreads(spreads, effective=400.0):
+    return [
+        {"epsilon_s": 1.0, "epsilon_n": n, "sd": [sd] * 3, "n_sd": 1.0, "effective": effective}
+        | {"seconds": 1.0, "error": None}
+        for n, sd in spreads.items()
+    ]
+
+
+def test_the_verdict_on_figure_1_can_be_any(tmp_path):
+    chosen = options(
+        tmp_path, size=50, replicates=1, epsilons=(1.0,), size_epsilons=(0.1, 10.0), draws=1, tune=1
+    )
+    falling = {0.0: 1.0, 0.1: 2.0, 10.0: 1.01}
+    assert "**agrees**" in awan_figure_1.table(rows_of_spreads(falling), chosen)
+    rising = {0.0: 1.0, 0.1: 1.0, 10.0: 2.0}
+    assert "**differs**" in awan_figure_1.table(rows_of_spreads(rising), chosen)
+    short = awan_figure_1.table(rows_of_spreads(falling, effective=20.0), chosen)
+    assert "**not decided**" in short
+
+
+@pytest.mark.slow
+def test_a_small_figure_1(tmp_path):
+    chosen = options(
+        tmp_path, size=30, replicates=1, epsilons=(1.0,), size_epsilons=(1.0,), draws=40, tune=40
+    )
+    rows = awan_figure_1.study(chosen).run(progressbar=False)
+    assert [row["error"] for row in rows] == [None] * 2
+    assert "n_sd" in rows[1]
+    assert "30 respondents" in awan_figure_1.table(rows, chosen)
+
+
+# ---------------------------------------------------------------- the page
+
+
+def test_a_table_is_written_between_its_markers(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.read_text())
+    pages.write("ju table 1", "| new |", page)
+    text = page.read_text()
+    assert "<!-- ju table 1: begin -->\n\n| new |\n\n<!-- ju table 1: end -->" in text
+    assert "<!-- awan figure 1: begin -->" in text
+
+
+def test_failed_replicates_are_told():
+    row = {"seconds": 60.0, "error": None}
+    assert pages.remarks([row, row]) == " The replicates took 2 minutes in all."
+    assert "1 of 2 replicates failed: E: x" in pages.remarks([row, row | {"error": "E: x"}])
+
+
+def test_the_page_shows_all_epsilons_and_a_verdict_for_each_table():
+    text = PAGE.read_text()
+    assert re.search(r"\*\*agrees\*\* at epsilon_s", text)
+    for marker in ("ju table 1", "ju figure 2"):
+        [table] = re.findall(rf"<!-- {marker}: begin -->(.*?)<!-- {marker}: end -->", text, re.S)
+        assert re.search(r"\*\*Agrees", table), marker
+        for epsilon in ju_table_1.EPSILONS:
+            assert f"\n| {epsilon:g} |" in table
