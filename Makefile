@@ -42,7 +42,7 @@ bench: $(VENV)/.plots ## run the benchmarks, one after the other
 	done
 
 clean: ## remove everything the other commands made, .venv too
-	rm -rf $(VENV) demo.png dist docs/_build docs/jupyter_execute
+	rm -rf $(VENV) demo.png dist docs/_build docs/jupyter_execute docs/notebooks
 	rm -rf .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

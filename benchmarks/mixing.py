@@ -7,7 +7,8 @@ Each bed is one simulated release. "Ours" is `Interweave`, which `pm.sample` cho
 on parameters and standardised records together, where it is installed. The worst parameter
 counts. Seconds are CPU seconds of the whole `pm.sample` after compilation, tuning left out in
 proportion, and all samplers run in one process, one after the other. An effective size below
-about a hundred is itself unreliable: such a chain has not converged.
+about a hundred is itself unreliable: such a chain has not converged. Each finished line is kept, so
+that a run that was interrupted goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -277,6 +278,8 @@ def run(name: str, epsilon: float, *, draws: int, tune: int) -> dict:
     row = {
         "bed": name,
         "epsilon": epsilon,
+        "length": length,
+        "baseline": baseline,
         "ours": measure(model, step=[pmp.Interweave(model=model)], **length),
         "papers": measure(model, step=papers_steps(model), **baseline),
     }
@@ -287,20 +290,29 @@ def run(name: str, epsilon: float, *, draws: int, tune: int) -> dict:
 
 def table(rows: list[dict]) -> str:
     """Lay the results out as the docs show them."""
+    lengths = {(r["length"]["draws"], r["length"]["tune"]) for r in rows}
+    shorter = {(r["baseline"]["draws"], r["baseline"]["tune"]) for r in rows}
     lines = [
+        f"Two chains each: ours of {_said(lengths)}, the others of {_said(shorter)}.",
+        "",
         "| model | epsilon | ours: per sweep | per second | sweep and NUTS: per sweep | per second "
         "| nutpie: per draw | per second | ours / nutpie |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for row in rows:
+    order = list(BEDS)
+    for row in sorted(rows, key=lambda row: (order.index(row["bed"]), row["epsilon"])):
         cells = [row["bed"], f"{row['epsilon']:g}"]
         for sampler in ("ours", "papers", "nutpie"):
             rates = row.get(sampler)
             cells += [f"{v:.2g}" for v in rates.values()] if rates else ["", ""]
         ours, nutpie = row["ours"]["per_second"], row.get("nutpie")
-        cells.append(f"{ours / nutpie['per_second']:.0f}" if nutpie else "")
+        cells.append(f"{ours / nutpie['per_second']:.2g}" if nutpie else "")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _said(lengths: set[tuple[int, int]]) -> str:
+    return " or ".join(f"{draws} draws after {tune} of tuning" for draws, tune in sorted(lengths))
 
 
 def main() -> None:
@@ -311,17 +323,25 @@ def main() -> None:
     parser.add_argument("--tune", type=int, default=1000)
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--docs", action="store_true", help="write the table into the docs too")
+    parser.add_argument("--afresh", action="store_true", help="forget what was measured before")
     options = parser.parse_args()
-    rows = []
+    rows = [] if options.afresh or not options.output.exists() else _stored(options.output)
+    done = {(row["bed"], row["epsilon"]) for row in rows}
     for bed in options.beds:
         for epsilon in options.epsilons:
+            if (bed, epsilon) in done:
+                continue
             rows.append(run(bed, epsilon, draws=options.draws, tune=options.tune))
             print(table(rows[-1:]).splitlines()[-1], flush=True)
             options.output.parent.mkdir(exist_ok=True)
             options.output.write_text(json.dumps(rows, indent=1) + "\n")
+            if options.docs:
+                write_between_markers(DOCS, "mixing", table(rows))
     print("\n" + table(rows))
-    if options.docs:
-        write_between_markers(DOCS, "mixing", table(rows))
+
+
+def _stored(path: Path) -> list[dict]:
+    return json.loads(path.read_text())
 
 
 def write_between_markers(path: Path, name: str, text: str) -> None:
@@ -330,7 +350,7 @@ def write_between_markers(path: Path, name: str, text: str) -> None:
     page = path.read_text()
     before, rest = page.split(first)
     _, after = rest.split(last)
-    path.write_text(f"{before}{first}\n{text}\n{last}{after}")
+    path.write_text(f"{before}{first}\n\n{text}\n\n{last}{after}")
 
 
 if __name__ == "__main__":

@@ -16,29 +16,48 @@ from pymc.distributions.discrete import DiscreteUniformRV
 from pymc.distributions.distribution import (
     DiracDeltaRV,
     Distribution,
+    SymbolicRandomVariable,
     _support_point,
+    support_point,
 )
 from pymc.distributions.mixture import MixtureRV
 from pymc.distributions.shape_utils import change_dist_size
-from pymc.logprob.abstract import _logprob
+from pymc.distributions.transforms import _default_transform
+from pymc.distributions.truncated import TruncatedRV
+from pymc.exceptions import NotConstantValueError
+from pymc.logprob.abstract import _logprob, _logprob_helper
 from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
 from pymc.model.core import ValueGradFunction, modelcontext
-from pymc.pytensorf import collect_default_updates, join_nonshared_inputs, rvs_in_graph
+from pymc.model.fgraph import clone_model
+from pymc.pytensorf import (
+    collect_default_updates,
+    constant_fold,
+    join_nonshared_inputs,
+    rvs_in_graph,
+)
 from pymc.pytensorf import compile as compile_graph
 from pymc.sampling.mcmc import assign_step_methods
+from pymc.stats.convergence import SamplerWarning, WarningType
 from pymc.step_methods import NUTS, STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 from pytensor import In, Out
 from pytensor import scalar as ps
+from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.gradient import DisconnectedType, NullTypeGradError, grad
+from pytensor.gradient import (
+    DisconnectedType,
+    NullTypeGradError,
+    disconnected_grad,
+    grad,
+    grad_not_implemented,
+)
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
-from pytensor.graph.replace import clone_replace, graph_replace
+from pytensor.graph.replace import clone_replace, graph_replace, vectorize_graph
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
@@ -60,6 +79,7 @@ from pytensor.tensor.exceptions import NotScalarConstantError
 from pytensor.tensor.math import Dot
 from pytensor.tensor.random.basic import (
     BernoulliRV,
+    BetaBinomialRV,
     BinomialRV,
     CategoricalRV,
     CauchyRV,
@@ -96,6 +116,7 @@ __all__ = [
     "Apply",
     "AsymmetricLaplaceRV",
     "BernoulliRV",
+    "BetaBinomialRV",
     "BinomialRV",
     "BlockedStep",
     "CAReduce",
@@ -136,14 +157,17 @@ __all__ = [
     "MvNormalRV",
     "NegBinomialRV",
     "NormalRV",
+    "NotConstantValueError",
     "NotScalarConstantError",
     "NullTypeGradError",
     "Op",
+    "OpFromGraph",
     "Out",
     "ParetoRV",
     "PoissonRV",
     "RandomGeneratorType",
     "RandomVariable",
+    "SamplerWarning",
     "ScalarOp",
     "SharedVariable",
     "SkewNormalRV",
@@ -151,28 +175,37 @@ __all__ = [
     "StepMethodState",
     "StudentTRV",
     "Subtensor",
+    "SymbolicRandomVariable",
     "TensorVariable",
     "TriangularRV",
     "TruncatedNormalRV",
+    "TruncatedRV",
     "UniformRV",
     "ValueGradFunction",
     "Variable",
+    "WarningType",
     "WeibullBetaRV",
+    "_default_transform",
     "_logprob",
+    "_logprob_helper",
     "_support_point",
     "ancestors",
     "assign_step_methods",
     "change_dist_size",
+    "clone_model",
     "clone_replace",
     "collect_default_updates",
     "compile_graph",
     "compile_numba_function_src",
+    "constant_fold",
     "dataclass_state",
+    "disconnected_grad",
     "get_random_generator",
     "get_scalar_type",
     "get_underlying_scalar_constant_value",
     "get_value_vars_from_user_vars",
     "grad",
+    "grad_not_implemented",
     "graph_inputs",
     "graph_replace",
     "indices_from_subtensor",
@@ -187,5 +220,7 @@ __all__ = [
     "replace_rvs_by_values",
     "rewrite_graph",
     "rvs_in_graph",
+    "support_point",
     "toposort",
+    "vectorize_graph",
 ]

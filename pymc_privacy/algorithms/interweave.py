@@ -123,22 +123,14 @@ def walk(rng, q, factor, scale, steps, arguments):
     """
     now = log_density(q, *arguments)[0].item()
     accept = 0.0
-    # Two buffers change places, so that no step asks for memory.
-    q, proposal = q.copy(), np.empty(q.size)
     for step in range(steps):
         length = scale * SHORT_STEP if step % 4 == 3 else scale
-        noise = rng.standard_normal(q.size)
-        for i in range(q.size):
-            shift = 0.0
-            for j in range(i + 1):
-                shift += factor[i, j] * noise[j]
-            proposal[i] = q[i] + length * shift
+        proposal = q + length * lower_times(factor, rng.standard_normal(q.size))
         then = log_density(proposal, *arguments)[0].item()
         accept += acceptance(then - now)
         # Not a number, outside the support, is never accepted.
         if then + rng.standard_exponential() >= now:
-            q, proposal = proposal, q
-            now = then
+            q, now = proposal, then
     return q, accept / max(steps, 1)
 
 
@@ -200,19 +192,16 @@ def interwoven_moves(rng, q, held, records, data, centred, wide, local):
     """Move the parameters given the records, then with them.
 
     ``data`` holds, for each function of the model, what it reads besides; ``centred`` and
-    ``wide`` are the factor, scale and number of steps of the two moves; ``local`` are
-    reference, lengths, precision and weights of a factor that follows u, or empty arrays.
-    Returns the parameters, the records, the mean acceptances of the two moves, and by how
-    much the second moved the parameters.
+    ``wide`` are the factor, scale and number of steps of the two moves; ``local`` is for moves
+    that follow u. Returns the parameters, the records, the mean acceptances of the two moves, by
+    how much the second moved the parameters, and the mean acceptance of leaps, of which there
+    are none.
     """
     totals = statistics(q, *(held + records + data[0]))
     q, here = centred_move(rng, q, *centred, held + records + totals + data[1])
     u = base(rng, q, *(held + records + data[2]))
-    factor, scale, steps = wide
-    if local[0].size > 0 and steps > 0:
-        factor = factor_given_base(*local, held + u + data[5])
-    moved, there = noncentred_move(rng, q, factor, scale, steps, held + u + data[3])
-    return moved, forward(moved, *(held + u + data[4])), here, there, moved - q
+    moved, there = noncentred_move(rng, q, *wide, held + u + data[3])
+    return moved, forward(moved, *(held + u + data[4])), here, there, moved - q, 0.0
 
 
 def refreshed_moves(rng, q, held, records, data, centred, wide, local):
@@ -233,7 +222,7 @@ def refreshed_moves(rng, q, held, records, data, centred, wide, local):
         there += acceptance(then - now)
         if then + rng.standard_exponential() >= now:
             q, now, records = proposal, then, fresh[1:]
-    return q, records, here, there / max(steps, 1), q - start
+    return q, records, here, there / max(steps, 1), q - start, 0.0
 
 
 def compile_moves(
@@ -254,19 +243,26 @@ def compile_moves(
     remember
         As for `bind`.
     """
+    names = bind_moves(functions, gradients=gradients, remember=remember)
+    names.pop("factor_given_base", None)
+    template = interwoven_moves if "noncentred" in functions else refreshed_moves
+    return bind(template, names, label=template.__name__, remember=remember)
+
+
+def bind_moves(
+    functions: Mapping[str, Any], *, gradients: Collection[str], remember: Remember | None
+) -> dict[str, Any]:
+    """Return all that `interwoven_moves` or `refreshed_moves` calls, by name."""
 
     def move(name: str) -> Any:
         template = trajectory if name in gradients else walk
         return bind(template, {"log_density": functions[name]}, label=name, remember=remember)
 
     names = {"statistics": functions["statistics"], "centred_move": move("centred")}
-    if "noncentred" in functions:
-        names |= {name: functions[name] for name in ("base", "forward")}
-        names["noncentred_move"] = move("noncentred")
-        known = {"released": functions["released"]}
-        names["factor_given_base"] = bind(
-            local_factor, known, label="local factor", remember=remember
-        )
-        return bind(interwoven_moves, names, label="interwoven moves", remember=remember)
-    names |= {name: functions[name] for name in ("others", "refresh")}
-    return bind(refreshed_moves, names, label="refreshed moves", remember=remember)
+    if "noncentred" not in functions:
+        return names | {name: functions[name] for name in ("others", "refresh")}
+    names |= {name: functions[name] for name in ("base", "forward")}
+    names["noncentred_move"] = move("noncentred")
+    known = {"released": functions["released"]}
+    names["factor_given_base"] = bind(local_factor, known, label="local factor", remember=remember)
+    return names

@@ -72,6 +72,13 @@ def observe(tuning: Tuning, q: np.ndarray) -> Tuning:
     return tuning._replace(moments=Moments(draws + 1, mean, scatter))
 
 
+def observed(tuning: Tuning, draws: np.ndarray) -> Tuning:
+    """Take the moments of many draws, instead of what was seen before."""
+    mean = draws.mean(axis=0) if len(draws) else np.zeros(draws.shape[1])
+    scatter = (draws - mean).T @ (draws - mean)
+    return tuning._replace(moments=Moments(len(draws), mean, scatter))
+
+
 def learn_factor(tuning: Tuning, *, forget: bool) -> Tuning:
     """Take the factor from the moments seen so far, shrunk towards its diagonal."""
     draws, mean, scatter = tuning.moments

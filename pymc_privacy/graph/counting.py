@@ -27,8 +27,14 @@ from pymc_privacy.graph.cells import (
     log_probabilities,
     on_cells,
 )
-from pymc_privacy.graph.columns import float_columns
-from pymc_privacy.graph.database import Database, factors_of, find_databases, release_density
+from pymc_privacy.graph.columns import columns, float_columns
+from pymc_privacy.graph.database import (
+    Database,
+    contributions_of,
+    factors_of,
+    find_databases,
+    release_density,
+)
 from pymc_privacy.graph.locality import Point, probing_point
 from pymc_privacy.graph.parameter_program import (
     ParameterProgram,
@@ -176,8 +182,10 @@ def _log_noise(model, counted, totals: TensorVariable) -> TensorVariable:
     """Return the log density of all releases as a function of the totals, one vector."""
     density, first = pt.constant(0.0), 0
     for release in (r for c in counted for r in c.database.releases):
-        width = release.type.shape[0] if release.ndim else 1
-        statistic = totals[first : first + width] if release.ndim else totals[first]
+        contributions = contributions_of(release)
+        width = len(columns(contributions))
+        parts = [totals[first + k] for k in range(width)]
+        statistic = pt.stack(parts) if contributions.ndim == 2 else parts[0]
         density += release_density(model, release, statistic)
         first += width
     return density

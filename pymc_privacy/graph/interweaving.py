@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +10,12 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import TensorVariable, Variable, ancestors
-from pymc_privacy.algorithms import interweave
+from pymc_privacy.algorithms import interweave, leaps
 from pymc_privacy.graph.carrying import carry_records
+from pymc_privacy.graph.conditional_draws import conditional_draws
 from pymc_privacy.graph.database import Database
 from pymc_privacy.graph.densities import (
+    CentredDensity,
     density_given_base,
     density_given_records,
     density_of_others,
@@ -26,10 +28,13 @@ from pymc_privacy.graph.parameter_program import (
     gradient_of,
     jitted_functions,
 )
-from pymc_privacy.mechanisms import AdditiveMechanism
+from pymc_privacy.graph.summed_out import summed_out
+from pymc_privacy.mechanisms import AdditiveMechanism, PostProcessed
 
 # Beyond, trajectories with gradients beat a random walk whose steps cost a third.
 FEW_PARAMETERS = 20
+# What has a scale that says how far a release is from its statistic.
+_ADDITIVE = (AdditiveMechanism, PostProcessed)
 
 
 def compile_parameters(
@@ -47,11 +52,14 @@ def compile_parameters(
     ``base(rng, q, *held, *records)`` returns the u of the records, by columns;
     ``noncentred(q, *held, *u)`` is log p(parameters, releases, … | u);
     ``forward(q, *held, *u)`` returns the records (value coordinates) that u stands for;
-    ``released(q, *held, *u)`` returns the statistic behind all releases, if their noise is
-    additive, and else an empty vector.
+    ``released(q, *held, *u)`` returns the statistic behind all releases less what was published,
+    if their noise is additive, and else an empty vector.
     Instead of the last four, where some record has no known form x = T(parameters, u):
     ``others(q, *held, *records)`` is the log density of all but the records;
     ``refresh(rng, q, *held)`` draws all records given q, and returns that density and them.
+    The same functions, where records of few values have no central release and can be summed out;
+    then all densities are those of the parameters alone, and ``refresh`` draws the records given
+    all that is known of each. The records are right again when the sweep has drawn them.
 
     Without parameters there is nothing to move, and nothing is compiled.
     """
@@ -60,23 +68,32 @@ def compile_parameters(
     point = model.initial_point(random_seed=0)
     records = [rv for database in databases for rv in database.records]
     values = [model.rvs_to_values[rv] for rv in records]
-    given_records = density_given_records(model, databases, parameters)
+    marginal = summed_out(model, databases)
+    if marginal is None:
+        given_records = density_given_records(model, databases, parameters)
+    else:
+        given_records = CentredDensity(pt.zeros(0), pt.vector("totals"), marginal)
     graphs = {
         "statistics": [given_records.statistics],
         "centred": [given_records.density, *gradient_of(given_records.density, parameters)],
     }
     arguments = {"statistics": values, "centred": [*values, given_records.totals]}
     weights = np.empty(0)
-    if carried := carry_records(model, records):
+    if marginal is not None:
+        draws = [conditional_draws(database) for database in databases]
+        graphs["others"] = [marginal]
+        graphs["refresh"] = [marginal, *(draw for group in draws for draw in group or ())]
+        arguments |= {"others": values, "refresh": []}
+    elif carried := carry_records(model, records):
         statistics = statistics_given_base(model, databases, parameters, carried)
         density = density_given_base(model, databases, parameters, carried, statistics)
         size = sum(np.size(point[value.name]) for value in parameters)
         many = size > FEW_PARAMETERS and _is_smooth(records)
-        totals, weights = _released(statistics)
+        totals, weights = released_vector(statistics)
         graphs["base"] = carried.base
         graphs["noncentred"] = [density, *(gradient_of(density, parameters) if many else [])]
         graphs["forward"] = carried.values
-        graphs["released"] = [totals]
+        graphs["released"] = [totals - _published(model, statistics) if len(weights) else totals]
         arguments |= dict.fromkeys(("noncentred", "forward", "released"), carried.columns)
         arguments["base"] = values
     else:
@@ -94,21 +111,28 @@ def compile_parameters(
         drawing=("base", "refresh"),
     )
     reads = set(ancestors([given_records.density])) & set(values)
-    return replace(program, weights=weights, has_statistics=not reads)
+    cheap = not reads and marginal is None
+    return replace(program, weights=weights, has_statistics=cheap)
 
 
-def _released(
+def released_vector(
     statistics: Mapping[TensorVariable, TensorVariable],
 ) -> tuple[TensorVariable, np.ndarray]:
     """Return the statistic behind all releases as one vector, and 1 / scale² of its noise."""
     mechanisms = [release.owner.op.mechanism for release in statistics]
-    if not statistics or not all(isinstance(m, AdditiveMechanism) for m in mechanisms):
+    if not statistics or not all(isinstance(m, _ADDITIVE) for m in mechanisms):
         return pt.zeros(0), np.empty(0)
     parts = [pt.atleast_1d(statistic) for statistic in statistics.values()]
     scales = [
         np.broadcast_to(m.scale, part.type.shape) for m, part in zip(mechanisms, parts, strict=True)
     ]
     return pt.concatenate(parts), 1 / np.concatenate(scales) ** 2
+
+
+def _published(model, releases: Iterable[TensorVariable]) -> TensorVariable:
+    """Return the values of all releases as one vector."""
+    values = [pt.atleast_1d(model.rvs_to_values[release]) for release in releases]
+    return pt.concatenate(values).astype("float64")
 
 
 def _is_smooth(records: Sequence[TensorVariable]) -> bool:
@@ -118,5 +142,6 @@ def _is_smooth(records: Sequence[TensorVariable]) -> bool:
 
 def jitted_moves(program: ParameterProgram) -> Any:
     """Compile the parameter moves of a program into a single jitted call."""
-    jitted, remember = jitted_functions(program, [interweave])
-    return interweave.compile_moves(jitted, gradients=program.gradients, remember=remember)
+    jitted, remember = jitted_functions(program, [interweave, leaps])
+    moves = leaps if program.follows else interweave
+    return moves.compile_moves(jitted, gradients=program.gradients, remember=remember)

@@ -29,6 +29,8 @@ from pymc_privacy.graph.calls import shared_values
 from pymc_privacy.graph.generators import with_generator
 from pymc_privacy.graph.locality import Point
 
+MOST_FOLLOWED = 60
+
 
 @dataclass(frozen=True)
 class ParameterProgram:
@@ -60,6 +62,14 @@ class ParameterProgram:
     def interweaves(self) -> bool:
         """Whether parameters can move with the records carried along."""
         return "noncentred" in self.functions
+
+    @property
+    def follows(self) -> bool:
+        """Whether moves with the records can follow what these are made of.
+
+        With very many parameters the slopes of the statistic would cost more than they gain.
+        """
+        return len(self.weights) > 0 and self.size <= MOST_FOLLOWED
 
     def data(self) -> tuple[tuple[np.ndarray, ...], ...]:
         """Return what each function reads besides its arguments: data that can be set anew."""

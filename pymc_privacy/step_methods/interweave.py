@@ -16,23 +16,21 @@ from pymc_privacy._compat import (
     get_value_vars_from_user_vars,
     modelcontext,
 )
-from pymc_privacy.algorithms import tuning
+from pymc_privacy.algorithms import guidance, tuning
+from pymc_privacy.algorithms.guidance import LENGTH_OF_SLOPES as LENGTH_OF_SLOPES
 from pymc_privacy.algorithms.interweave import TRAJECTORY_ACCEPT, WALK_ACCEPT
 from pymc_privacy.distributions.marking import is_interwoven, is_marked
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.calls import DirectCall
 from pymc_privacy.graph.database import find_databases
 from pymc_privacy.graph.interweaving import compile_parameters, jitted_moves
+from pymc_privacy.graph.parameter_program import MOST_FOLLOWED as MOST_FOLLOWED
 from pymc_privacy.graph.parameter_program import ParameterProgram
 from pymc_privacy.graph.programs import Point
 from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 from pymc_privacy.step_methods.sweep import Sweep, sweep_statistics
 
 LEAST_ACCEPT = 1e-3
-# Slopes of the statistic are taken over this many standard deviations to each side, and
-# only where as many evaluations as there are parameters cost less than they gain.
-LENGTH_OF_SLOPES = 0.2
-MOST_FOLLOWED = 60
 MANY_RECORDS = 10_000
 STEPS_PER_SWEEP = 250
 # A fresh draw of the records is often refused however near the parameters stay.
@@ -50,6 +48,7 @@ class InterweaveState(StepMethodState):
     wide_accept: float
     centred: tuning.Tuning
     noncentred: tuning.Tuning
+    guide: guidance.Guide
 
 
 class Interweave(BlockedStep):
@@ -67,7 +66,8 @@ class Interweave(BlockedStep):
         Parameters and record variables; by default all marked ones.
     centred_steps, noncentred_steps : int, optional
         Moves of the parameters given the records, and with them, in one iteration; 0 turns a
-        move off.
+        move off. By default fewer of the latter are made where tuning finds that leaps are
+        accepted often.
     sweep_fraction : float, optional
         The part of the records that each iteration updates, if they are identically
         distributed; by default all of them, and fewer where there are very many.
@@ -77,8 +77,10 @@ class Interweave(BlockedStep):
     Notes
     -----
     Statistics: ``interweave_centred_accept`` and ``interweave_noncentred_accept``, the fractions
-    of accepted steps; ``interweave_centred_scale`` and ``interweave_noncentred_scale``, their
-    lengths, learnt during tuning and then kept; and those of the record sweep.
+    of accepted steps, and ``interweave_leap_accept``, that of steps to where the parameters are
+    likely to be, wherever they were; ``interweave_centred_scale`` and
+    ``interweave_noncentred_scale``, their lengths, learnt during tuning and then kept; and those
+    of the record sweep.
 
     Examples
     --------
@@ -99,6 +101,7 @@ class Interweave(BlockedStep):
     stats_dtypes_shapes: ClassVar[dict] = {
         "interweave_centred_accept": (np.float64, []),
         "interweave_noncentred_accept": (np.float64, []),
+        "interweave_leap_accept": (np.float64, []),
         "interweave_centred_scale": (np.float64, []),
         "interweave_noncentred_scale": (np.float64, []),
         "record_sweep_accept": (np.float64, []),
@@ -135,14 +138,13 @@ class Interweave(BlockedStep):
         self.databases = find_databases(model, records)
         self._program = compile_parameters(model, parameters, self.databases, compile_kwargs)
         self._moves: Any = None
-        self._local_parts: tuple[np.ndarray, ...] | None = None
-        size, weights = self._program.size, self._program.weights
-        self._follows = len(weights) > 0 and size <= MOST_FOLLOWED
+        self._guided_by: tuple[tuple, guidance.Local] | None = None
         default = _default_centred_steps(self._program)
         self._centred_steps = default if centred_steps is None else centred_steps
         default = _default_wide_steps(self._program)
         wide = default if noncentred_steps is None else noncentred_steps
         self._planned_wide_steps = wide
+        self._counts_leaps = noncentred_steps is None
         if sweep_fraction is not None and not 0 < sweep_fraction <= 1:
             raise RecordError(
                 "sweep_fraction must be a number in (0, 1], the part of the records that one "
@@ -165,6 +167,7 @@ class Interweave(BlockedStep):
         self.tune_steps = steps
         self.centred = tuning.init(self._program.size, scale=0.8)
         self.noncentred = tuning.init(self._program.size)
+        self.guide = guidance.init(self._program.size)
         self.wide_steps = self._planned_wide_steps
         self.wide_accept = 0.0
 
@@ -189,7 +192,7 @@ class Interweave(BlockedStep):
         point = point.copy()
         held = tuple(point[name] for name in program.held)
         records = tuple(point[name] for name in program.records)
-        here = there = math.nan
+        here = there = leapt = math.nan
         if program.size:
             q = program.flatten(point)
             if self.tune and tuning.at_milestone(self.centred, self.tune_steps):
@@ -199,15 +202,16 @@ class Interweave(BlockedStep):
                     q,
                     has_gradient="centred" in program.gradients,
                 )
-            q, records, here, there, shift = self._call_moves(q, held, records)
+            q, records, here, there, shift, leapt = self._call_moves(q, held, records)
             point |= program.unflatten(q)
             point |= dict(zip(program.records, records, strict=True))
             if self.tune:
-                self._learn(q, shift, here, there)
+                self._learn(q, shift, here, there, leapt)
         infos = [sweep.step(self.rng, point) for sweep in self._sweeps]
         statistics = {
             "interweave_centred_accept": here,
             "interweave_noncentred_accept": there,
+            "interweave_leap_accept": leapt,
             "interweave_centred_scale": self.centred.scale,
             "interweave_noncentred_scale": self.noncentred.scale,
         }
@@ -227,32 +231,44 @@ class Interweave(BlockedStep):
             self._local(),
         )
 
-    def _local(self) -> tuple[np.ndarray, ...]:
-        """Return what a factor that follows the base variates is made of, once it is learnt."""
-        centre, factor = self.noncentred.centre, self.noncentred.factor
-        if not (self._follows and len(centre)):
-            return (np.empty(0), np.empty(0), np.empty((0, 0)), np.empty(0))
-        if self._local_parts is None or self._local_parts[0] is not centre:
-            lengths = LENGTH_OF_SLOPES * np.linalg.norm(factor, axis=1)
-            precision = np.linalg.inv(factor @ factor.T)
-            self._local_parts = (centre, lengths, precision, self._program.weights)
-        return self._local_parts
+    def _local(self) -> guidance.Local:
+        """Return what guides the moves with the records, as far as it is learnt."""
+        learnt = (self.noncentred, self.guide, self._leaps())
+        if self._guided_by is None or any(
+            a is not b for a, b in zip(self._guided_by[0], learnt, strict=True)
+        ):
+            walk, guide, leap = learnt
+            self._guided_by = learnt, guidance.local(walk, guide, self._program.weights, leap=leap)
+        return self._guided_by[1]
 
-    def _learn(self, q: np.ndarray, shift: np.ndarray, here: float, there: float) -> None:
-        """Adapt both moves to what has just happened."""
+    def _leaps(self) -> bool:
+        """Try leaps until three quarters of tuning, and keep them where they are accepted."""
+        trying = self.tune and self.noncentred.iteration < 3 * self.tune_steps // 4
+        return trying or guidance.leaps(self.guide)
+
+    def _learn(
+        self, q: np.ndarray, shift: np.ndarray, here: float, there: float, leapt: float
+    ) -> None:
+        """Adapt all moves to what has just happened."""
         gradients, refreshes = self._program.gradients, not self._program.interweaves
         target = TRAJECTORY_ACCEPT if "centred" in gradients else WALK_ACCEPT
         self.centred = tuning.rescale(self.centred, here, target)
         # Given u, the parameters have another covariance than in the posterior: one that
         # follows u, or that of their shifts. Drawn afresh, they have the posterior's.
-        wide = tuning.observe(self.noncentred, q if refreshes or self._follows else shift)
+        follows = self._program.follows
+        wide = tuning.observe(self.noncentred, q if refreshes or follows else shift)
         target = TRAJECTORY_ACCEPT if "noncentred" in gradients else WALK_ACCEPT
         wide = tuning.rescale(wide, there, target)
         if refreshes:
             wide = tuning.bounded(wide, *_REFRESH_SCALES)
-        wide = tuning.learn_factor_in_time(wide, self.tune_steps)
+        if follows:
+            wide, self.guide = guidance.learn(wide, self.guide, shift, leapt, self.tune_steps)
+            if self._counts_leaps:
+                self.wide_steps = guidance.number_of_steps(self.guide, self._planned_wide_steps)
+        else:
+            wide = tuning.learn_factor_in_time(wide, self.tune_steps)
         if wide.iteration > self.tune_steps // 2:
-            self.wide_accept = max(self.wide_accept, there)
+            self.wide_accept = max(self.wide_accept, there, leapt)
         self.noncentred = wide
 
     @staticmethod

@@ -39,9 +39,9 @@ class Sweep:
         self.forget()
 
     def forget(self) -> None:
-        """Drop what is remembered of the last point, as at the start of a chain."""
+        """Drop what is remembered of the last point and its releases, as when a chain starts."""
         self._seen: Point | None = None
-        self._state = record_sweep.State(np.empty((0, 0)))
+        self._state = record_sweep.State(np.empty((self._program.width, 0)))
 
     def __getstate__(self):
         # Compiled laws belong to one process; another makes its own.
@@ -49,23 +49,35 @@ class Sweep:
 
     def step(self, rng: np.random.Generator, point: Point) -> record_sweep.Info:
         """Sweep the records of a point, writing new arrays into its entries."""
-        program = self._program
-        if self._noise is None:
-            self._noise = noise_of(self._database)
+        program, noise = self._program, self._current_noise()
         if not self._remembers(point):
             self._state = record_sweep.init(program.contributions_at(point))
         rows = slice(None) if self._rows is None else _block(rng, self._rows, self._database.size)
         fresh, ratio = program.draw_from(rng, point, self._proposed)
         self._state, info = record_sweep.step(
-            rng, self._state, self._proposed, noise=self._noise, log_weight_ratio=ratio, rows=rows
+            rng, self._state, self._proposed, noise=noise, log_weight_ratio=ratio, rows=rows
         )
         for name, proposal in zip(program.records, fresh, strict=True):
-            point[name] = _where(info.accepted, proposal, point[name], rows)
+            if info.accept == 1.0 and rows == slice(None):
+                point[name] = proposal.copy()
+            else:
+                point[name] = _where(info.accepted, proposal, point[name], rows)
         self._seen = {name: point[name] for name in program.records}
         return info
 
+    def _current_noise(self) -> Noise:
+        if self._noise is None:
+            self._noise = noise_of(self._database)
+        elif self._seen is None and self._noise.laws:
+            # Laws are compiled once, but a release can be set anew between two chains.
+            values = [np.ravel(value) for value in self._database.observed]
+            self._noise = self._noise._replace(release=np.concatenate(values, dtype=np.float64))
+        return self._noise
+
     def _remembers(self, point: Point) -> bool:
         """Compare by value: workers hand over their own copies of what was returned."""
+        if not self._program.width:
+            return True
         return (
             self._program.contributions_are_kept
             and self._seen is not None

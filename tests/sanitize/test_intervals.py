@@ -560,6 +560,6 @@ def test_the_picture_says_that_it_is_confidential(fitted):
 def test_without_matplotlib_a_sentence_says_what_to_do(fitted, monkeypatch):
     published, idata = fitted
     interval = pmp.posterior_interval(idata, {"yes": published})["p"]
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(GuaranteeError, match=r"install pymc-privacy\[plots\]"):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(pmp.errors.PlotError, match=r"install pymc-privacy\[plots\]"):
         pmp.plot_interval(interval, idata)

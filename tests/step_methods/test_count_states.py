@@ -1,5 +1,6 @@
 """Counts inside `pm.sample`: exact posteriors, Geweke's check, mutants, what is chosen when."""
 
+import cloudpickle
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -13,7 +14,9 @@ from pymc_privacy.graph import cells, counting
 from pymc_privacy.graph.cells import NotCounted
 from pymc_privacy.graph.counting import count_databases
 from pymc_privacy.step_methods import CountStates
+from pymc_privacy.step_methods import count_states as module
 from tests import references
+from tests.geweke import alternate, build, largest_z
 from tests.references import Release
 from tests.short_runs import SHORT
 from tests.stochastic import Z_LIMIT, assert_law, assert_mean, seed_of, z_of_mean
@@ -173,18 +176,8 @@ def chain_of_three():
 FAMILIES = [bernoulli, categorical, binomial_pairs, chain_of_three]
 
 
-def build(family):
-    with pm.Model() as model:
-        contributions, mechanism, priors = family()
-        shape = () if contributions.ndim == 1 else (contributions.type.shape[1],)
-        dtype = np.int64 if mechanism.discrete else np.float64
-        data = pm.Data("data", np.zeros(shape, dtype=dtype))
-        pmp.Privatized("s", contributions, mechanism, observed=data)
-    return model, mechanism, priors
-
-
 def geweke(family, seed, rounds=6000, **options):
-    """Alternate a release given the counts and the step given the release."""
+    """Return how far the parameters are from their priors."""
     model, mechanism, priors = build(family)
     step = CountStates(model=model, rng=seed, **options)
     step.stop_tuning()
@@ -192,29 +185,13 @@ def geweke(family, seed, rounds=6000, **options):
     step.centred = step.centred._replace(factor=0.5 * wide)
     step.noncentred = step.noncentred._replace(factor=wide)
     step.block = step.block._replace(log_scale=np.log(0.3))
-    rng = np.random.default_rng(seed + 1)
-    natural = model.compile_fn(
-        model.replace_rvs_by_values([model[name] for name in priors]),
-        inputs=model.value_vars,
-        on_unused_input="ignore",
-    )
-    point = model.initial_point(seed)
-    draws = []
-    for _ in range(rounds):
-        [counted] = step._counted
-        total = counted.contributions[counted.cells_at(point)].sum(axis=0)
-        statistic = total if model["data"].ndim else total[0]
-        release = mechanism.simulate(rng, np.rint(statistic) if mechanism.discrete else statistic)
-        model["data"].set_value(np.asarray(release, dtype=model["data"].dtype))
-        point, _ = step.step(point)
-        draws.append([float(v) for v in natural(point)])
-    values = np.array(draws)
-    scores = []
-    for k, law in enumerate(priors.values()):
-        scores.append(z_of_mean(values[None, :, k], law.mean()))
-        for q in (0.2, 0.5, 0.8):
-            scores.append(z_of_mean(values[None, :, k] <= law.ppf(q), q))
-    return max(map(abs, scores))
+    [counted] = step._counted
+
+    def total_at(point):
+        return counted.contributions[counted.cells_at(point)].sum(axis=0)
+
+    draws = alternate(model, mechanism, priors, step, total_at=total_at, seed=seed, rounds=rounds)
+    return largest_z(draws, priors)
 
 
 @pytest.mark.slow
@@ -372,6 +349,18 @@ def test_moves_can_be_turned_off(pair):
     for name in ("a", "b"):
         np.testing.assert_array_equal(np.bincount(new[name]), np.bincount(point[name]))
     assert statistics["count_states_block_accept"] == 0
+
+
+def test_records_are_counted_once(pair, monkeypatch):
+    """Neither in making the step nor for a copy of it in another process is it done again."""
+    calls = []
+    count = module._count
+    monkeypatch.setattr(module, "_count", lambda *args: calls.append(args) or count(*args))
+    step = CountStates(pair.free_RVs, model=pair, rng=1)
+    copy = cloudpickle.loads(cloudpickle.dumps(step))
+    assert len(calls) == 1
+    here, there = step.step(pair.initial_point(1))[0], copy.step(pair.initial_point(1))[0]
+    np.testing.assert_array_equal(here["a"], there["a"])
 
 
 @pytest.mark.slow

@@ -8,12 +8,15 @@ from arviz_stats.base import array_stats
 from scipy import stats
 
 import pymc_privacy as pmp
+from pymc_privacy.algorithms import record_sweep
 from pymc_privacy.distributions.marking import is_interwoven
+from pymc_privacy.errors import RecordError
 from pymc_privacy.graph import carrying, densities, interweaving
 from pymc_privacy.reparameterise import Reparameterisation
 from pymc_privacy.reparameterise.movable import MOST_PARAMETERS
+from tests.geweke import alternate, build, largest_z, natural
 from tests.short_runs import SHORT
-from tests.stochastic import FALSE_ALARM, Z_LIMIT, seed_of, z_of_mean
+from tests.stochastic import FALSE_ALARM, Z_LIMIT, seed_of
 
 SIZE = 6
 
@@ -26,6 +29,15 @@ def normal_then_normal():
     y = pm.Normal("y", 0.6 * x, 0.8, shape=SIZE)
     t = pt.stack([pt.clip(x, -2, 2), pt.clip(x * y, -3, 3)], axis=1)
     return t, pmp.Laplace(scale=2.0), {"theta": stats.norm(0.5), "spread": stats.lognorm(0.5)}
+
+
+def slope_of_pairs():
+    """A parameter that enters through the second record variable alone."""
+    slope = pm.Normal("slope", 0.0, 1.0)
+    x = pm.Normal("x", 0.0, 1.0, shape=SIZE)
+    y = pm.Normal("y", slope * x, 0.5, shape=SIZE)
+    t = pt.stack([pt.clip(x, -2, 2) ** 2, pt.clip(x * y, -3, 3)], axis=1)
+    return t, pmp.Laplace(scale=2.0), {"slope": stats.norm()}
 
 
 def exponential_under_a_transform():
@@ -88,62 +100,28 @@ FAMILIES = [
 ]
 
 
-def build(family):
-    """Write the model with a release that can be set anew, and return its priors."""
-    with pm.Model() as model:
-        contributions, mechanism, priors = family()
-        shape = () if contributions.ndim == 1 else (contributions.type.shape[1],)
-        dtype = np.int64 if mechanism.discrete else np.float64
-        data = pm.Data("data", np.zeros(shape, dtype=dtype))
-        pmp.Privatized("s", contributions, mechanism, observed=data)
-    return model, mechanism, priors
+def geweke(family, seed, rounds=4000, *, follow=False, **options):
+    """Return the parameters' chains and their priors.
 
-
-def geweke(family, seed, rounds=4000, **options):
-    """Alternate a release given the records and the step given the release.
-
-    The release is drawn exactly, so parameters keep following their prior if and only if the
-    step leaves their posterior given any release invariant.
+    With ``follow`` the base variates guide the moves, as they do once a reference has been learnt.
     """
     model, mechanism, priors = build(family)
     step = pmp.Interweave(model=model, rng=seed, **options)
     step.stop_tuning()
-    rng = np.random.default_rng(seed + 1)
-    wide = 0.8 * np.eye(step._program.size)
+    size = step._program.size
+    wide = 0.8 * np.eye(size)
     step.centred = step.centred._replace(factor=0.5 * wide)
-    step.noncentred = step.noncentred._replace(factor=wide)
-    natural = _natural(model, list(priors))
-    point = model.initial_point(seed)
-    draws = []
-    for _ in range(rounds):
-        [sweep] = step._sweeps
-        total = sweep._program.contributions_at(point).sum(axis=1)
-        statistic = total if len(total) > 1 else total[0]
-        release = mechanism.simulate(rng, np.rint(statistic) if mechanism.discrete else statistic)
-        model["data"].set_value(np.asarray(release, dtype=model["data"].dtype))
-        sweep._noise = None
-        point, _ = step.step(point)
-        draws.append(natural(point))
-    values = np.array(draws)
-    return {name: values[None, :, k] for k, name in enumerate(priors)}, priors
+    centre = np.zeros(size if follow else 0)
+    step.noncentred = step.noncentred._replace(factor=wide, centre=centre)
+    step.guide = step.guide._replace(accept=1.0)
+    [sweep] = step._sweeps
 
+    def total_at(point):
+        sweep.forget()
+        return sweep._program.contributions_at(point).sum(axis=1)
 
-def _natural(model, names):
-    function = model.compile_fn(
-        model.replace_rvs_by_values([model[name] for name in names]),
-        inputs=model.value_vars,
-        on_unused_input="ignore",
-    )
-    return lambda point: [float(v) for v in function(point)]
-
-
-def largest_z(draws, priors):
-    scores = []
-    for name, law in priors.items():
-        scores.append(z_of_mean(draws[name], law.mean()))
-        for q in (0.2, 0.5, 0.8):
-            scores.append(z_of_mean(draws[name] <= law.ppf(q), q))
-    return max(abs(z) for z in scores)
+    draws = alternate(model, mechanism, priors, step, total_at=total_at, seed=seed, rounds=rounds)
+    return draws, priors
 
 
 @pytest.mark.slow
@@ -157,6 +135,43 @@ def test_geweke_parameters_keep_their_prior(family, request):
 def test_each_family_is_chosen_by_itself(family):
     model, _, priors = build(family)
     assert all(is_interwoven(model[name]) for name in [*priors, "x"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", [slope_of_pairs, bernoulli], ids=lambda f: f.__name__)
+def test_geweke_with_a_part_of_the_records_at_a_time(family, request):
+    z = largest_z(*geweke(family, seed_of(request), sweep_fraction=0.5))
+    assert z < Z_LIMIT, f"z = {z:.1f}"
+
+
+@pytest.mark.slow
+def test_a_part_that_forgets_the_rest_is_noticed(request, monkeypatch):
+    """The release is about all records, whichever of them are being updated."""
+    whole = record_sweep.step
+
+    def part_alone(rng, state, proposed, *, rows, **kwargs):
+        part = record_sweep.State(state.contributions[:, rows].copy())
+        return state, whole(rng, part, proposed, **kwargs)[1]
+
+    monkeypatch.setattr(record_sweep, "step", part_alone)
+    z = largest_z(*geweke(normal_then_normal, seed_of(request), sweep_fraction=0.5))
+    assert z > Z_LIMIT, f"z = {z:.1f}"
+
+
+@pytest.mark.parametrize("fraction", [0.0, -0.1, 1.5, np.nan])
+def test_a_part_of_the_records_must_be_one(fraction):
+    with pytest.raises(RecordError, match=r"sweep_fraction must be a number in \(0, 1\]"):
+        pmp.Interweave(model=build(bernoulli)[0], sweep_fraction=fraction)
+
+
+FOLLOWED = [normal_then_normal, normal_vector, exponential_under_a_transform, categorical]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FOLLOWED, ids=lambda f: f.__name__)
+def test_geweke_with_moves_that_follow_the_base_variates(family, request):
+    z = largest_z(*geweke(family, seed_of(request), follow=True))
+    assert z < Z_LIMIT, f"z = {z:.1f}"
 
 
 @pytest.mark.slow
@@ -219,7 +234,7 @@ def test_simulation_based_calibration(family, request):
     """Ranks of prior draws among posterior draws, tuning included, are uniform."""
     model, _, priors = build(family)
     step = pmp.Interweave(model=model)
-    natural = _natural(model, list(priors))
+    values_at = natural(model, list(priors))
     rng = np.random.default_rng(seed_of(request))
     draw = pm.compile([], [model[name] for name in (*priors, "s")], random_seed=seed_of(request))
     kept, thin, bins = 19, 8, 10
@@ -228,8 +243,6 @@ def test_simulation_based_calibration(family, request):
         *truth, release = draw()
         model["data"].set_value(np.asarray(release, dtype=model["data"].dtype))
         step.setup_chain(rng.spawn(1)[0], 150, kept * thin)
-        for sweep in step._sweeps:
-            sweep._noise = None
         point = model.initial_point(int(rng.integers(2**31)))
         posterior = []
         for k in range(150 + kept * thin):
@@ -237,7 +250,7 @@ def test_simulation_based_calibration(family, request):
                 step.stop_tuning()
             point, _ = step.step(point)
             if k >= 150 and k % thin == 0:
-                posterior.append(natural(point))
+                posterior.append(values_at(point))
         ranks.append((np.array(posterior) < np.array(truth)).sum(axis=0))
     for name, rank in zip(priors, np.array(ranks).T, strict=True):
         counts = np.bincount(rank * bins // (kept + 1), minlength=bins)
@@ -314,6 +327,27 @@ def test_a_resumed_step_continues_to_the_bit():
     again = fresh.step(start)[0]
     for name, value in onward.items():
         np.testing.assert_array_equal(again[name], value)
+
+
+@pytest.mark.parametrize("method", [pmp.Interweave, pmp.RecordSweep])
+def test_a_release_set_anew_is_seen_by_every_move(method):
+    """With almost no noise, the sweep must pull the records to the release of its chain."""
+
+    def family():
+        x = pm.Normal("x", pm.Normal("theta", 0.0, 1.0), 1.0, shape=30)
+        return pt.clip(x, -3, 3), pmp.Laplace(scale=0.1), {}
+
+    model = build(family)[0]
+    step = method(
+        [v for v in model.free_RVs if method is pmp.Interweave or v.name == "x"], model=model
+    )
+    for value in (-20.0, 25.0):
+        model["data"].set_value(value)
+        step.setup_chain(np.random.default_rng(1), 0, 0)
+        point = model.initial_point(1)
+        for _ in range(100):
+            point, _ = step.step(point)
+        assert np.clip(point["x"], -3, 3).sum() == pytest.approx(value, abs=2)
 
 
 def test_moves_can_be_turned_off():

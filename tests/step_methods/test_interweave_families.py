@@ -10,8 +10,9 @@ import pymc_privacy as pmp
 from pymc_privacy.distributions.marking import is_interwoven
 from pymc_privacy.reparameterise import Reparameterisation, reparameterisation_of, reparameterise
 from tests import references
+from tests.geweke import build, largest_z
 from tests.short_runs import SHORT
-from tests.step_methods.test_interweave import build, geweke, largest_z
+from tests.step_methods.test_interweave import geweke
 from tests.stochastic import Z_LIMIT, assert_law, seed_of
 
 SIZE = 6

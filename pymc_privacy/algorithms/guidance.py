@@ -1,0 +1,94 @@
+"""Learn, in tuning and never after, what guides the moves of `pymc_privacy.algorithms.leaps`."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_privacy.algorithms import tuning
+from pymc_privacy.algorithms.tuning import Tuning
+
+# Slopes of the statistic are taken over this many standard deviations.
+LENGTH_OF_SLOPES = 0.2
+# Leaps that are accepted more seldom gain less than the steps of a walk in their place.
+LEAST_LEAPS = 0.02
+# So many accepted leaps are expected in one iteration.
+ACCEPTED_LEAPS = 4.0
+FEWEST_STEPS = 12
+_MEMORY = 0.05
+
+Local = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, bool]
+
+
+class Guide(NamedTuple):
+    """What is known of the parameters given the base variates, beyond slopes and misfit."""
+
+    residual: Tuning
+    """Mean and factor of L⁻¹ (theta - c), and what they are being learnt from."""
+    accept: float
+    """A running mean of the acceptance of leaps."""
+
+
+def init(size: int) -> Guide:
+    """Start with what would hold if the statistic were linear and its noise Normal."""
+    residual = tuning.init(size)._replace(factor=np.eye(size), centre=np.zeros(size))
+    return Guide(residual, 0.0)
+
+
+def leaps(guide: Guide) -> bool:
+    """Tell whether leaps are worth their cost."""
+    return guide.accept >= LEAST_LEAPS
+
+
+def number_of_steps(guide: Guide, planned: int) -> int:
+    """Return how many steps an iteration needs, every other of which is a leap."""
+    if not leaps(guide):
+        return planned
+    return min(max(math.ceil(2 * ACCEPTED_LEAPS / guide.accept), FEWEST_STEPS), planned)
+
+
+def local(walk: Tuning, guide: Guide, weights: np.ndarray, *, leap: bool) -> Local:
+    """Return the arguments of `leaps.local_frame`, and whether to leap.
+
+    ``walk`` has learnt the law of the parameters; without a centre, nothing is known yet.
+    """
+    size = len(walk.centre)
+    if not size:
+        nothing = np.empty(0)
+        return (nothing, nothing, np.empty((0, 0)), nothing, nothing, np.empty((0, 0)), False)
+    lengths = LENGTH_OF_SLOPES * np.linalg.norm(walk.factor, axis=1)
+    precision = np.linalg.inv(walk.factor @ walk.factor.T)
+    residual = guide.residual
+    return (walk.centre, lengths, precision, weights, residual.centre, residual.factor, leap)
+
+
+def learn(
+    walk: Tuning, guide: Guide, t: np.ndarray, leapt: float, tune_steps: int
+) -> tuple[Tuning, Guide]:
+    """Learn the parameters' law in the first half of tuning, and what it leaves in the second.
+
+    ``walk`` has seen the last draw already; ``t`` are the coordinates of that draw, and ``leapt``
+    is the acceptance of leaps before it.
+    """
+    if len(walk.centre):
+        guide = Guide(
+            _learn_residual(guide.residual, t, tune_steps // 2),
+            guide.accept + _MEMORY * (leapt - guide.accept),
+        )
+    if walk.iteration > tune_steps // 2:
+        return walk, guide
+    learnt = tuning.learn_factor_in_time(walk, tune_steps)
+    if learnt.centre is not walk.centre:
+        # These would be residuals of something else.
+        guide = init(len(t))._replace(accept=guide.accept)
+    return learnt, guide
+
+
+def _learn_residual(residual: Tuning, t: np.ndarray, tune_steps: int) -> Tuning:
+    residual = tuning.observe(residual, residual.centre + residual.factor @ t)
+    residual = residual._replace(iteration=residual.iteration + 1)
+    if not tuning.at_milestone(residual, tune_steps):
+        return residual
+    return tuning.learn_factor(residual, forget=residual.iteration <= tune_steps // 4)

@@ -1,0 +1,186 @@
+"""Leap to where the parameters are likely to be, given the base variates.
+
+Given u the parameters are tied together by the statistic S(theta, u), in a way that differs from
+one u to the next. Near a reference that tuning has fixed S is nearly linear, and where the
+noise is additive, of scales b, the law of theta nearly a Normal one. With J the slopes of S and
+r = S - s its misfit at the reference, W = diag(1 / b²), and P a precision that tuning has fixed,
+
+    (L Lᵀ)⁻¹ = P + J W Jᵀ,    c = reference - L Lᵀ J W r.
+
+Moves are made in coordinates t with theta = c + L (m + F t), where tuning has fixed the mean m and
+the factor F of what is left, L⁻¹ (theta - c). All of this depends on u alone, which the moves
+hold. A *leap* draws t* from Student's law g, whatever t; a *drift* draws w given t, where g is a
+mixture of Normal(0, 1 / w), and t* = sqrt(1 - a²) t + a e / sqrt(w) with e standard normal. Both
+are reversible for g (the second by Kamatani, 2018), so that they are accepted by the ratio of
+densities times g(t) / g(t*). An accepted leap forgets where the parameters were; drifts move them
+where leaps seldom lead. Where leaps are hardly ever accepted, t walks at random instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from pymc_privacy.algorithms.binding import Remember, bind
+from pymc_privacy.algorithms.interweave import (
+    SHORT_STEP,
+    acceptance,
+    base,
+    bind_moves,
+    centred_move,
+    forward,
+    log_density,
+    lower_times,
+    noncentred_move,
+    statistics,
+)
+
+DEGREES_OF_FREEDOM = 5.0
+
+
+def misfit(q, *arguments):
+    """Stand for the jitted function from parameters and base variates to S - s."""
+    raise NotImplementedError
+
+
+def frame_given_base(reference, lengths, precision, weights, mean, spread, arguments):
+    """Stand for a bound `local_frame`."""
+    raise NotImplementedError
+
+
+def guided_move(rng, q, origin, factor, scale, steps, leaps, arguments):
+    """Stand for a bound `guided_walk` or `guided_trajectory`."""
+    raise NotImplementedError
+
+
+@njit(cache=True)
+def solve_lower(factor, vector):
+    """Return L⁻¹ v for a lower-triangular L."""
+    solution = vector.copy()
+    for i in range(vector.size):
+        for j in range(i):
+            solution[i] -= factor[i, j] * solution[j]
+        solution[i] /= factor[i, i]
+    return solution
+
+
+@njit(cache=True)
+def log_student(t):
+    """Return the log density of Student's law in several dimensions, up to a constant."""
+    shape = 0.5 * (DEGREES_OF_FREEDOM + t.size)
+    return -shape * math.log1p((t * t).sum() / DEGREES_OF_FREEDOM)
+
+
+@njit(cache=True)
+def student_weight(rng, t):
+    """Draw w given t, or given nothing if t is empty, where t is Normal(0, 1 / w) for this w."""
+    shape = 0.5 * (DEGREES_OF_FREEDOM + t.size)
+    return 2 * rng.standard_gamma(shape) / (DEGREES_OF_FREEDOM + (t * t).sum())
+
+
+def local_frame(reference, lengths, precision, weights, mean, spread, arguments):
+    """Return the origin c + L m and the factor L F of t, for these base variates.
+
+    The slopes of the statistic are differences over ``lengths``, wide enough to see a slope
+    where records are counts.
+    """
+    here = misfit(reference, *arguments)[0]
+    slopes = np.empty((reference.size, weights.size))
+    for i in range(reference.size):
+        there = reference.copy()
+        there[i] += lengths[i]
+        slopes[i] = (misfit(there, *arguments)[0] - here) / lengths[i]
+    weighted = slopes * weights
+    information, pull = precision + weighted @ slopes.T, weighted @ here
+    # A slope that is no number, or one beyond all measure, is no guide.
+    if not (np.isfinite(information).all() and np.isfinite(pull).all()):
+        information, pull = precision, np.zeros(reference.size)
+    covariance = np.linalg.inv(information)
+    factor = np.linalg.cholesky((covariance + covariance.T) / 2)
+    return reference - covariance @ pull + factor @ mean, factor @ spread
+
+
+def guided_walk(rng, q, origin, factor, scale, steps, leaps, arguments):
+    """Alternate leaps and drifts if ``leaps``, and else walk at random.
+
+    Returns the parameters, their t, and the mean acceptances of drifts or walk, and of leaps.
+    """
+    here = solve_lower(factor, q - origin)
+    now, tail = log_density(q, *arguments)[0].item(), log_student(here)
+    accepted, offered = np.zeros(2), np.zeros(2)
+    for step in range(steps):
+        far = 1 if leaps and step % 2 == 0 else 0
+        length = scale * SHORT_STEP if offered[0] % 4 == 3 else scale
+        there = rng.standard_normal(q.size)
+        if far:
+            there /= math.sqrt(student_weight(rng, np.empty(0)))
+        elif leaps:
+            share = length / math.sqrt(1 + length * length)
+            there *= share / math.sqrt(student_weight(rng, here))
+            there += math.sqrt(1 - share * share) * here
+        else:
+            there = here + length * there
+        proposal = origin + lower_times(factor, there)
+        then, tail_there = log_density(proposal, *arguments)[0].item(), log_student(there)
+        # Leaps and drifts leave Student's law invariant, the walk a flat one.
+        correction = tail - tail_there if leaps else 0.0
+        offered[far] += 1
+        accepted[far] += acceptance(then + correction - now)
+        # Not a number, outside the support, is never accepted.
+        if then + correction + rng.standard_exponential() >= now:
+            q, here, now, tail = proposal, there, then, tail_there
+    return q, here, accepted[0] / max(offered[0], 1), accepted[1] / max(offered[1], 1)
+
+
+def guided_trajectory(rng, q, origin, factor, scale, steps, leaps, arguments):
+    """Run trajectories shaped by the same factor; as `guided_walk`, without leaps."""
+    q, accept = noncentred_move(rng, q, factor, scale, steps, arguments)
+    return q, solve_lower(factor, q - origin), accept, 0.0
+
+
+def guided_moves(rng, q, held, records, data, centred, wide, local):
+    """Move the parameters given the records, then with them, guided by the base variates.
+
+    The arguments are those of `interweave.interwoven_moves`. ``local`` are reference, lengths,
+    precision, weights, mean and spread of `local_frame`, and whether to leap; with an empty
+    reference the walk is not guided. Returns the parameters, the records, the mean
+    acceptances of the two moves, t, and the mean acceptance of leaps.
+    """
+    totals = statistics(q, *(held + records + data[0]))
+    q, here = centred_move(rng, q, *centred, held + records + totals + data[1])
+    u = base(rng, q, *(held + records + data[2]))
+    factor, scale, steps = wide
+    origin, leaps = q, False
+    if local[0].size > 0 and steps > 0:
+        origin, factor = frame_given_base(*local[:6], held + u + data[5])
+        leaps = local[6]
+    q, t, there, leapt = guided_move(
+        rng, q, origin, factor, scale, steps, leaps, held + u + data[3]
+    )
+    return q, forward(q, *(held + u + data[4])), here, there, t, leapt
+
+
+def compile_moves(
+    functions: Mapping[str, Any],
+    *,
+    gradients: Collection[str],
+    remember: Remember | None = None,
+) -> Callable[..., Any]:
+    """Compile one iteration of all parameter moves into a single call.
+
+    As `interweave.compile_moves`, for a model with noncentred, base, forward and released.
+    """
+    names = bind_moves(functions, gradients=gradients, remember=remember)
+    del names["factor_given_base"]
+    template, known = guided_walk, {"log_density": functions["noncentred"]}
+    if "noncentred" in gradients:
+        template, known = guided_trajectory, {"noncentred_move": names["noncentred_move"]}
+    del names["noncentred_move"]
+    names["guided_move"] = bind(template, known, label="guided", remember=remember)
+    known = {"misfit": functions["released"]}
+    names["frame_given_base"] = bind(local_frame, known, label="frame", remember=remember)
+    return bind(guided_moves, names, label="guided moves", remember=remember)

@@ -1,0 +1,204 @@
+"""Guided moves on their own: invariance of known laws, what may guide them, and broken twins."""
+
+import numpy as np
+import pytest
+from numba import njit
+from scipy import stats
+
+from pymc_privacy.algorithms import guidance, leaps, tuning
+from pymc_privacy.algorithms.binding import bind
+from tests.algorithms.test_interweave import COVARIANCE, MEAN, largest_z, normal
+from tests.stochastic import Z_LIMIT, seed_of, z_of_mean
+
+ORIGIN = np.array([1.0, -1.0])
+FACTOR = np.array([[1.1, 0.0], [0.2, 1.6]])
+
+
+@pytest.fixture
+def rng(request):
+    return np.random.default_rng(seed_of(request))
+
+
+def after_leaps(rng, replicates=8000, steps=3, **names):
+    """Start at exact draws, move each a few times, and return where they are."""
+    move = bind(leaps.guided_walk, {"log_density": normal} | names, label="test")
+    start = rng.multivariate_normal(MEAN + 0.5, COVARIANCE, size=replicates)
+    return np.array([move(rng, q, ORIGIN, FACTOR, 0.8, steps, True, (0.5,))[0] for q in start])
+
+
+def test_leaps_leave_their_law_invariant(rng):
+    z = largest_z(after_leaps(rng))
+    assert z < Z_LIMIT, f"z = {z:.1f}"
+
+
+def test_leaps_without_the_ratio_of_proposals_are_noticed(rng):
+    flat = njit(lambda t: 0.0)
+    z = largest_z(after_leaps(rng, log_student=flat))
+    assert z > Z_LIMIT, f"z = {z:.1f}"
+
+
+def test_leaps_that_believe_in_another_law_are_noticed(rng):
+    thin = njit(lambda t: -0.5 * (t * t).sum())
+    z = largest_z(after_leaps(rng, log_student=thin))
+    assert z > Z_LIMIT, f"z = {z:.1f}"
+
+
+def test_the_coordinates_are_those_of_the_parameters(rng):
+    move = bind(leaps.guided_walk, {"log_density": normal}, label="test")
+    for steps in (0, 1, 2, 7):
+        q, t, walked, leapt = move(rng, MEAN, ORIGIN, FACTOR, 0.8, steps, True, (0.0,))
+        np.testing.assert_allclose(ORIGIN + FACTOR @ t, q)
+        assert 0 <= walked <= 1
+        assert 0 <= leapt <= 1
+    *_, leapt = move(rng, MEAN, ORIGIN, FACTOR, 0.8, 9, False, (0.0,))
+    assert leapt == 0
+
+
+@njit
+def student(q, shift):
+    return (np.array(leaps.log_student(q)),)
+
+
+def student_chain(rng, rounds=16_000, **names):
+    """Return how far a leap and a drift after it are from the law that both are made for."""
+    move = bind(leaps.guided_walk, {"log_density": student} | names, label="test")
+    q, draws = np.zeros(2), []
+    for _ in range(rounds):
+        q, _, drifted, leapt = move(rng, q, np.zeros(2), np.eye(2), 1.0, 2, True, (0.0,))
+        assert drifted == pytest.approx(1)
+        assert leapt == pytest.approx(1)
+        draws.append((q * q).sum() / 2)
+    law = stats.f(2, leaps.DEGREES_OF_FREEDOM)
+    return max(abs(z_of_mean(np.array(draws) <= law.ppf(p), p)) for p in (0.1, 0.5, 0.9))
+
+
+def test_leaps_and_drifts_follow_students_law(rng):
+    """Where it is the target, every one of them is accepted."""
+    z = student_chain(rng)
+    assert z < Z_LIMIT, f"z = {z:.1f}"
+
+
+def test_a_drift_that_forgets_the_radius_is_noticed(rng):
+    """With w drawn from its own law, not given t, a drift is not reversible for Student's."""
+
+    @njit
+    def weight(rng, t):
+        return 2 * rng.standard_gamma(2.5) / 5.0
+
+    z = student_chain(rng, student_weight=weight)
+    assert z > Z_LIMIT, f"z = {z:.1f}"
+
+
+@njit
+def standard_normal(q, w):
+    return (np.array(-0.5 * (q * q).sum()),)
+
+
+@njit
+def exponential_misfit(q, w):
+    return (np.exp(0.7 * q),)
+
+
+def chain(rng, follow, rounds=30_000):
+    """Walk one parameter, shaped by the slopes at a reference: a fixed one, or where it is."""
+    frame = bind(leaps.local_frame, {"misfit": exponential_misfit}, label="test")
+    move = bind(leaps.guided_walk, {"log_density": standard_normal}, label="test")
+    one, none = np.ones(1), np.zeros(1)
+    q, draws = none, []
+    for _ in range(rounds):
+        reference = q if follow else none
+        origin, factor = frame(reference, 0.01 * one, np.eye(1), 3 * one, none, np.eye(1), (0.0,))
+        q = move(rng, q, origin, factor, 2.4, 1, False, (0.0,))[0]
+        draws.append(q[0])
+    return max(abs(z_of_mean(np.array(d)[None], e)) for d, e in ((draws, 0), (np.square(draws), 1)))
+
+
+def test_a_frame_of_the_base_variates_keeps_the_walk_symmetric(rng):
+    z = chain(rng, follow=False)
+    assert z < Z_LIMIT, f"z = {z:.1f}"
+
+
+def test_a_frame_that_follows_the_parameters_is_noticed(rng):
+    """Steps that are longer here than there are not taken back as often."""
+    z = chain(rng, follow=True)
+    assert z > Z_LIMIT, f"z = {z:.1f}"
+
+
+def test_the_frame_of_a_linear_statistic_is_its_exact_posterior():
+    """With Normal noise, and the prior in place of the precision, nothing is left to learn."""
+    slopes, released = np.array([[1.0, 0.5], [0.0, 2.0], [1.0, -1.0]]), np.array([0.3, -1.0, 2.0])
+
+    @njit
+    def misfit(q, w):
+        return (slopes @ q - released,)
+
+    frame = bind(leaps.local_frame, {"misfit": misfit}, label="test")
+    precision, weights = np.array([[2.0, 0.3], [0.3, 1.0]]), np.array([1.0, 4.0, 0.5])
+    reference, mean, spread = np.array([0.4, -0.2]), np.array([0.1, 0.3]), np.diag([2.0, 3.0])
+    origin, factor = frame(
+        reference, np.full(2, 0.1), precision, weights, np.zeros(2), np.eye(2), (0.0,)
+    )
+    posterior = np.linalg.inv(precision + slopes.T @ np.diag(weights) @ slopes)
+    centre = posterior @ (precision @ reference + slopes.T @ (weights * released))
+    np.testing.assert_allclose(factor @ factor.T, posterior)
+    np.testing.assert_allclose(origin, centre)
+    assert factor[0, 1] == 0
+    shifted, wider = frame(reference, np.full(2, 0.1), precision, weights, mean, spread, (0.0,))
+    np.testing.assert_allclose(shifted, centre + factor @ mean)
+    np.testing.assert_allclose(wider, factor @ spread)
+
+
+def test_slopes_beyond_all_measure_are_no_guide():
+    @njit
+    def misfit(q, w):
+        return (np.array([np.inf]),)
+
+    frame = bind(leaps.local_frame, {"misfit": misfit}, label="test")
+    one = np.ones(1)
+    origin, factor = frame(2 * one, one, 4 * np.eye(1), one, 0 * one, np.eye(1), (0.0,))
+    assert (origin[0], factor[0, 0]) == (2, 0.5)
+
+
+def learning(rng, rounds, tune_steps):
+    """Learn from independent draws of a Normal law, with the identity in place of slopes."""
+    walk, guide = tuning.init(2), guidance.init(2)
+    for _ in range(rounds):
+        draw = rng.multivariate_normal(MEAN, COVARIANCE)
+        t = np.linalg.solve(guide.residual.factor, draw - guide.residual.centre)
+        walk = tuning.rescale(tuning.observe(walk, draw), 0.38, 0.38)
+        walk, guide = guidance.learn(walk, guide, t, 0.25, tune_steps)
+    return walk, guide
+
+
+def test_the_law_is_learnt_first_and_then_what_it_leaves(rng):
+    walk, guide = learning(rng, 799, 800)
+    np.testing.assert_allclose(walk.centre, MEAN, atol=0.5)
+    np.testing.assert_allclose(walk.factor @ walk.factor.T, COVARIANCE, atol=0.8)
+    residual = guide.residual
+    np.testing.assert_allclose(residual.centre, MEAN, atol=0.5)
+    np.testing.assert_allclose(residual.factor @ residual.factor.T, COVARIANCE, atol=0.8)
+    assert guide.accept == pytest.approx(0.25, abs=0.01)
+    assert guidance.leaps(guide)
+
+
+def test_another_law_has_other_residuals(rng):
+    """At a milestone of the first half what was left of the old law is forgotten."""
+    _, guide = learning(rng, 400, 800)
+    assert guide.residual.iteration == 0
+    np.testing.assert_array_equal(guide.residual.factor, np.eye(2))
+    assert guide.accept > 0.2
+
+
+@pytest.mark.parametrize(
+    ("accept", "steps"), [(0.0, 180), (0.019, 180), (0.1, 80), (0.05, 160), (0.9, 12)]
+)
+def test_leaps_that_are_accepted_save_steps(accept, steps):
+    guide = guidance.init(9)._replace(accept=accept)
+    assert guidance.number_of_steps(guide, 180) == steps
+    assert guidance.leaps(guide) == (steps < 180)
+
+
+def test_without_a_centre_nothing_guides():
+    parts = guidance.local(tuning.init(3), guidance.init(3), np.ones(2), leap=True)
+    assert all(part.size == 0 for part in parts[:6])
+    assert not parts[6]
