@@ -171,14 +171,16 @@ def table(rows: list[dict]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--replicates", type=int, default=100)
-    parser.add_argument("--draws", type=int, default=500)
+    parser.add_argument("--first", type=int, default=0, help="the first seed, to share the work")
+    parser.add_argument("--draws", type=int, default=400)
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--docs", action="store_true", help="write the table into the docs too")
     parser.add_argument("--report", action="store_true", help="only lay out what was saved")
     options = parser.parse_args()
     logging.getLogger("pymc").setLevel(logging.ERROR)
+    first = options.first
     rows = json.loads(options.output.read_text()) if options.report else []
-    for seed in () if options.report else range(options.replicates):
+    for seed in () if options.report else range(first, first + options.replicates):
         rows.append(replicate(seed, options.draws))
         options.output.parent.mkdir(exist_ok=True)
         options.output.write_text(json.dumps(rows, indent=1) + "\n")

@@ -195,7 +195,7 @@ def test_a_table_is_written_between_its_markers(tmp_path):
 
 def test_failed_replicates_are_told():
     row = {"seconds": 60.0, "error": None}
-    assert pages.remarks([row, row]) == " The replicates took 2 minutes in all."
+    assert pages.remarks([row, row]) == " The replicates took 2 minutes by the clock."
     assert "1 of 2 replicates failed: E: x" in pages.remarks([row, row | {"error": "E: x"}])
 
 

@@ -45,7 +45,8 @@ def grouped(rows: Sequence[Row], name: str) -> dict[Any, list[Row]]:
 def remarks(rows: Sequence[Row]) -> str:
     """Say how long the replicates took, and how many failed, if any did."""
     failed = [row for row in rows if row["error"] is not None]
-    text = f" The replicates took {sum(row['seconds'] for row in rows) / 60:.0f} minutes in all."
+    minutes = sum(row["seconds"] for row in rows) / 60
+    text = f" The replicates took {minutes:.0f} minutes by the clock."
     if failed:
         text += f" {len(failed)} of {len(rows)} replicates failed: {failed[0]['error']}"
     return text

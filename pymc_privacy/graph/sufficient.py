@@ -67,7 +67,7 @@ def sufficient(expressions: Iterable[Any], rows: RowExpressions) -> Sufficient:
             _guarded_product(c, totals[k]) if term.guarded else c * totals[k]
             for k, (c, term) in enumerate(zip(coefficients, terms, strict=True))
         ]
-        return reduce(pt.add, products)
+        return reduce(pt.add, products, pt.constant(0.0))
 
     return Sufficient(statistics, density)
 

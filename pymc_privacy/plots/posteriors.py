@@ -103,7 +103,7 @@ def _true_values(truth: Mapping[str, Any]) -> dict[str, float]:
 
 def _look_closely(axis: Any, draws: list[np.ndarray]) -> None:
     """Do not let a wide prior squeeze the rest: show one width of the rest on either side of it."""
-    if draws:
+    if draws and np.ptp(np.concatenate(draws)) > 0:
         low, high = np.quantile(np.concatenate(draws), [0.0005, 0.9995])
         left, right = axis.get_xlim()
         axis.set_xlim(max(left, 2 * low - high), min(right, 2 * high - low))

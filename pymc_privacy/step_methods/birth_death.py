@@ -12,7 +12,6 @@ from pymc_privacy._compat import (
     Competence,
     SamplerWarning,
     StepMethodState,
-    WarningType,
     dataclass_state,
     get_random_generator,
     get_value_vars_from_user_vars,
@@ -43,12 +42,10 @@ from pymc_privacy.step_methods.interweave import (
     _default_wide_steps,
 )
 from pymc_privacy.step_methods.progress import progress_columns, progress_updates
-from pymc_privacy.step_methods.resizing import Resizing
+from pymc_privacy.step_methods.resizing import Resizing, no_room, with_reserve
 from pymc_privacy.step_methods.sweep import sweep_statistics
 
 JUMPS = 8
-# Beyond the largest number of records met in tuning, so that the walk seldom meets an end.
-ROOM = 1.5
 # The part of the draws below the far end of a ridge, where the walk has a factor of its own.
 FAR_END = 0.95
 _REFRESH_SCALES = (0.3, 2.4)
@@ -260,13 +257,7 @@ class BirthDeath(BlockedStep):
         if self.tune or self._warned or not hits:
             return None
         self._warned = True
-        sizes = ", ".join(f"{r.size!r} beyond {r.capacity}" for r in self._resizings)
-        return SamplerWarning(
-            WarningType.BAD_PARAMS,
-            f"A proposal was refused for want of room: capacity= does not allow {sizes}, though "
-            "the prior does. See the statistic birth_death_capacity_hits.",
-            "warn",
-        )
+        return no_room(self._resizings)
 
     def _move_parameters(self, point: Point, numbers: list[int]):
         """Move parameters and sizes in a point; return the records that then exist."""
@@ -274,7 +265,14 @@ class BirthDeath(BlockedStep):
         held = tuple(point[name] for name in program.held)
         # No logarithm has a size of zero: then only the parameters move.
         wide_steps = self.wide_steps if all(numbers) else 0
-        arrays, bounds = self._with_reserve(point, numbers, wide_steps)
+        arrays, bounds = with_reserve(
+            self.rng,
+            point,
+            self._resizings,
+            numbers,
+            self.largest,
+            draw=bool(wide_steps) and program.interweaves,
+        )
         logs = {
             log_name(r.size): np.asarray(log_nu(self.rng, number))
             for r, number in zip(self._resizings, numbers, strict=True)
@@ -306,28 +304,6 @@ class BirthDeath(BlockedStep):
             first = last
         self._q = q
         return found, here if self._centred_steps else math.nan, there
-
-    def _with_reserve(self, point: Point, numbers: list[int], wide_steps: int):
-        """Return all arrays of records, fresh ones behind, and how far each size may move.
-
-        Sizes above what tuning has met are not reached from below by this move, nor the other
-        way round: the two parts of the space have their own lengths of arrays, which a
-        reversible move must not change.
-        """
-        arrays: list[np.ndarray] = []
-        bounds: list[np.ndarray] = []
-        for resizing, number, largest in zip(self._resizings, numbers, self.largest, strict=True):
-            usual = min(resizing.capacity, math.ceil(ROOM * largest) + 50)
-            least, most = (1, usual) if number <= usual else (usual + 1, resizing.capacity)
-            existing = [point[name][:number] for name in resizing.records]
-            if wide_steps and self._program.interweaves:
-                fresh, _ = resizing.draw(self.rng, point, most - number)
-                existing = [
-                    np.concatenate([old, new]) for old, new in zip(existing, fresh, strict=True)
-                ]
-            arrays += existing
-            bounds += [np.asarray(least), np.asarray(most)]
-        return tuple(arrays), tuple(bounds)
 
     def _padded(self, factor: np.ndarray) -> np.ndarray:
         """Return a factor of all coordinates that moves the parameters alone."""

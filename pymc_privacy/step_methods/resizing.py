@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pymc_privacy._compat import SamplerWarning, WarningType
 from pymc_privacy.algorithms import birth_death, record_sweep
 from pymc_privacy.algorithms.noise import Noise
 from pymc_privacy.graph.laws import noise_of
 from pymc_privacy.graph.programs import Point, compile_records
 from pymc_privacy.graph.sizing import SizedDatabase, compile_log_size
+
+# Beyond the largest number of records met in tuning, so that a walk seldom meets an end.
+ROOM = 1.5
 
 
 class Resized(NamedTuple):
@@ -150,3 +156,43 @@ class Resizing:
             beyond = self._factors(point, self.capacity + 1, self.capacity + 1)
             self._open_ended = bool(np.isfinite(beyond[0]))
         return self._open_ended
+
+
+def with_reserve(
+    rng: np.random.Generator,
+    point: Point,
+    resizings: Sequence[Resizing],
+    numbers: Sequence[int],
+    largest: Sequence[int],
+    *,
+    draw: bool,
+) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+    """Return all arrays of records, fresh ones behind if ``draw``, and how far each size may move.
+
+    Sizes above what tuning has met are not reached from below by the move that these are for, nor
+    the other way round: the two parts of the space have their own lengths of arrays, which a
+    reversible move must not change.
+    """
+    arrays: list[np.ndarray] = []
+    bounds: list[np.ndarray] = []
+    for resizing, number, met in zip(resizings, numbers, largest, strict=True):
+        usual = min(resizing.capacity, math.ceil(ROOM * met) + 50)
+        least, most = (1, usual) if number <= usual else (usual + 1, resizing.capacity)
+        existing = [point[name][:number] for name in resizing.records]
+        if draw:
+            fresh, _ = resizing.draw(rng, point, most - number)
+            existing = [np.concatenate(pair) for pair in zip(existing, fresh, strict=True)]
+        arrays += existing
+        bounds += [np.asarray(least), np.asarray(most)]
+    return tuple(arrays), tuple(bounds)
+
+
+def no_room(resizings: Sequence[Resizing]) -> SamplerWarning:
+    """Say that there was no room for as many records as were proposed."""
+    sizes = ", ".join(f"{r.size!r} beyond {r.capacity}" for r in resizings)
+    return SamplerWarning(
+        WarningType.BAD_PARAMS,
+        f"A proposal was refused for want of room: capacity= does not allow {sizes}, though the "
+        "prior does. See the statistic birth_death_capacity_hits.",
+        "warn",
+    )

@@ -109,6 +109,11 @@ def logistic_regression():
     release(pm.Bernoulli("y", logit_p=beta * x, shape=SIZE))
 
 
+def many_categories():
+    p = pm.Dirichlet("p", np.ones(40))
+    release((pm.Categorical("x", p**2 / (p**2).sum(), shape=SIZE) > 20).astype("float64"))
+
+
 def groups():
     effects = pm.Normal("effects", shape=3)
     where = np.arange(SIZE) % 3
@@ -132,7 +137,7 @@ SUFFICIENT = [
     exponential,
     groups,
 ]
-GENERAL = [student, laplace, logistic_regression]
+GENERAL = [student, laplace, logistic_regression, many_categories]
 
 
 def build(write):

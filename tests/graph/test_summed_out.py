@@ -7,6 +7,7 @@ import pytest
 from scipy import special, stats
 
 import pymc_privacy as pmp
+from pymc_privacy._compat import Constant, ancestors
 from pymc_privacy.graph.database import find_databases
 from pymc_privacy.graph.interweaving import compile_parameters
 from pymc_privacy.graph.summed_out import summed_out
@@ -16,14 +17,14 @@ ANSWERS = np.arange(SIZE) % 3
 AT = 0.4
 
 
-def categories(answers=ANSWERS, **given):
+def categories():
     """Write three categories with one free parameter, released by randomized response."""
     with pm.Model() as model:
         t = pm.Normal("t")
         p = pt.stack([0.2 * pt.sigmoid(t), 0.2 * pt.sigmoid(-t), pt.constant(0.8)])
         x = pm.Categorical("x", p, shape=SIZE)
         mechanism = pmp.RandomizedResponse(keep_probability=KEEP, categories=3)
-        pmp.Privatized("y", x, mechanism, observed=answers, local=True)
+        pmp.Privatized("y", x, mechanism, observed=ANSWERS, local=True)
     return model
 
 
@@ -47,8 +48,6 @@ def at(model, **values):
 
 def longest(graph):
     """Return the largest number of elements of a constant behind a graph."""
-    from pymc_privacy._compat import Constant, ancestors
-
     return max(np.size(v.data) for v in ancestors([graph]) if isinstance(v, Constant))
 
 
@@ -108,7 +107,8 @@ def test_a_central_release_keeps_the_records():
 
 def test_no_density_of_the_parameters_reads_the_records():
     model = categories()
-    program = compile_parameters(model, [model["t"]], find_databases(model))
+    parameters = [model.rvs_to_values[model["t"]]]
+    program = compile_parameters(model, parameters, find_databases(model))
     assert not program.interweaves
     q, rng = np.array([AT]), np.random.default_rng(1)
     records = [np.zeros(SIZE, dtype=np.int64), np.full(SIZE, 2)]
