@@ -15,8 +15,8 @@ LENGTH_OF_SLOPES = 0.2
 # Leaps that are accepted more seldom gain less than the steps of a walk in their place.
 LEAST_LEAPS = 0.02
 # So many accepted leaps are expected in one iteration.
-ACCEPTED_LEAPS = 4.0
-FEWEST_STEPS = 12
+ACCEPTED_LEAPS = 8.0
+FEWEST_STEPS = 40
 _MEMORY = 0.05
 
 Local = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, bool]

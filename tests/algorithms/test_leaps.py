@@ -190,7 +190,7 @@ def test_another_law_has_other_residuals(rng):
 
 
 @pytest.mark.parametrize(
-    ("accept", "steps"), [(0.0, 180), (0.019, 180), (0.1, 80), (0.05, 160), (0.9, 12)]
+    ("accept", "steps"), [(0.0, 180), (0.019, 180), (0.1, 160), (0.2, 80), (0.9, 40)]
 )
 def test_leaps_that_are_accepted_save_steps(accept, steps):
     guide = guidance.init(9)._replace(accept=accept)
