@@ -304,11 +304,16 @@ def table(rows: list[dict]) -> str:
         cells = [row["bed"], f"{row['epsilon']:g}"]
         for sampler in ("ours", "papers", "nutpie"):
             rates = row.get(sampler)
-            cells += [f"{v:.2g}" for v in rates.values()] if rates else ["", ""]
+            cells += map(two_figures, rates.values()) if rates else ["", ""]
         ours, nutpie = row["ours"]["per_second"], row.get("nutpie")
-        cells.append(f"{ours / nutpie['per_second']:.2g}" if nutpie else "")
+        cells.append(two_figures(ours / nutpie["per_second"]) if nutpie else "")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def two_figures(value: float) -> str:
+    """Write a number rounded to two figures, and never as a power of ten."""
+    return f"{float(f'{value:.2g}'):g}"
 
 
 def _said(lengths: set[tuple[int, int]]) -> str:

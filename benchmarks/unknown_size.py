@@ -28,7 +28,12 @@ import pytensor.tensor as pt
 from arviz_stats.base import array_stats
 
 import pymc_privacy as pmp
-from benchmarks.mixing import _moments, _regression_priors, write_between_markers
+from benchmarks.mixing import (
+    _moments,
+    _regression_priors,
+    two_figures,
+    write_between_markers,
+)
 from benchmarks.papers.pages import Row, command, markdown, mean_and_error, remarks
 
 PAGE = Path(__file__).parents[1] / "docs" / "unknown-size.md"
@@ -302,7 +307,7 @@ def rates(options: argparse.Namespace) -> str:
                 )
             )
         medians = np.median(found, axis=0)
-        lines.append([f"{epsilon_n:g}", *(f"{value:.2g}" for value in medians)])
+        lines.append([f"{epsilon_n:g}", *map(two_figures, medians)])
         print(lines[-1], flush=True)
     header = [
         "epsilon_N",

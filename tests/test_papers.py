@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import peers
 from benchmarks.papers import awan_figure_1, inputs, ju_figure_2, ju_table_1, naive_bayes, pages
 from benchmarks.papers import linear_regression as regression
 from tests.stochastic import assert_mean, seed_of
@@ -179,6 +180,40 @@ def test_a_small_figure_1(tmp_path):
     assert [row["error"] for row in rows] == [None] * 2
     assert "n_sd" in rows[1]
     assert "30 respondents" in awan_figure_1.table(rows, chosen)
+
+
+# ---------------------------------------------------------------- other software
+
+
+def row_of_peers(name, effective, records):
+    length = {"draws": 10, "tune": 5, "chains": 2}
+    return {"input": name, "origin": peers.SAME, "length": length, "steps": ["Interweave"]} | {
+        "seconds": 2.0,
+        "effective": effective,
+        "records": records,
+    }
+
+
+def test_the_table_beside_other_software_hides_neither_slowness_nor_doubt():
+    slow = row_of_peers("randomized response, n = 100", {"p": 108.0}, 12_345.0)
+    doubtful = row_of_peers("unknown size, epsilon_N = 1", {"beta": 18.2, "n": 136.0}, None)
+    text = peers.table([doubtful, slow])
+    assert text.startswith("Ours: 2 chains of 10 draws after 5 of tuning.\n\n| input |")
+    header, rule, *lines = text.splitlines()[2:]
+    assert len({line.count("|") for line in (header, rule, *lines)}) == 1
+    assert lines == [
+        "| randomized response, n = 100 | the same | dapper 1.1.0 | p | 110 | 54 | 0.5 "
+        "| 140,000 | 12,000 |",
+        "| unknown size, epsilon_N = 1 | the same | script of Awan et al. | beta | 0.0091 "
+        "| 9.1 (18 in all) | 1000 | 3,800 |  |",
+        "| unknown size, epsilon_N = 1 | the same | script of Awan et al. | n | 0.34 | 68 | 200 "
+        "| 3,800 |  |",
+    ]
+
+
+def test_every_figure_of_others_has_an_input_and_a_parameter_of_ours():
+    assert {peer.name for peer in peers.PEERS} == set(peers.INPUTS)
+    assert all(peer.parameter in peers.INPUTS[peer.name].parameters for peer in peers.PEERS)
 
 
 # ---------------------------------------------------------------- the page

@@ -10,8 +10,9 @@ factor that sees the size: its prior, a release of its own. What would leave the
 refused; no further factor appears at its ends, since the proposal is symmetric everywhere.
 
 *Joint moves* take n along with the parameters. A real nu, uniform on (n - 1, n] given n, makes
-log nu one more coordinate of the random walk that holds base variates u_1, u_2, …; the
-density of log nu has the factor nu.
+log nu one more coordinate of the moves that hold base variates u_1, u_2, …; the density of
+log nu has the factor nu. They are those of `pymc_privacy.algorithms.leaps`, in coordinates where
+the ridge of `pymc_privacy.algorithms.ridge` is straight, and then a walk shaped for its far end.
 
 *Single* moves are those of Algorithm 1 of Awan et al., kept for comparison: one record is
 born or dies, at n = 1 always the former, so that the proposal is not symmetric there.
@@ -34,10 +35,13 @@ from pymc_privacy.algorithms.interweave import (
     bind_moves,
     lower_times,
 )
+from pymc_privacy.algorithms.leaps import bind_guided
 from pymc_privacy.algorithms.noise import JointLaw, Law, Noise
 from pymc_privacy.algorithms.ridge import bend
 
 JUMP_ACCEPT = 0.4
+# For so many guided steps one is shaped for the ridge's far end.
+FAR_SHARE = 3
 
 
 class Info(NamedTuple):
@@ -221,23 +225,23 @@ def centred_move(rng, q, factor, scale, steps, arguments):
     raise NotImplementedError
 
 
-def noncentred_move(rng, q, factors, scale, steps, ridge, arguments):
-    """Stand for a bound `walk_along`, of parameters and sizes given the base variates."""
+def noncentred_move(rng, q, factor, scale, steps, arguments):
+    """Stand for a walk given the base variates, in coordinates where the ridge is straight."""
     raise NotImplementedError
 
 
-def log_density(q, *arguments):
-    """Stand for a jitted log density that returns a tuple with its value (0-d)."""
+def guided_move(rng, q, origin, factor, scale, steps, leaps, arguments):
+    """Stand for a bound `pymc_privacy.algorithms.leaps.guided_walk`, in the same coordinates."""
     raise NotImplementedError
 
 
-def factors_given_base(references, lengths, precision, weights, ridge, arguments):
-    """Stand for bound `local_factors`."""
+def frame_given_base(reference, lengths, precision, weights, mean, spread, arguments):
+    """Stand for a bound `pymc_privacy.algorithms.leaps.local_frame`, in the same coordinates."""
     raise NotImplementedError
 
 
-def released(q, *arguments):
-    """Stand for the jitted function from parameters, sizes and base variates to the statistic."""
+def bent(q, *arguments):
+    """Stand for a jitted function of parameters and sizes as they are."""
     raise NotImplementedError
 
 
@@ -266,78 +270,40 @@ def refresh(rng, q, *arguments):
     raise NotImplementedError
 
 
-def local_factors(references, lengths, precision, weights, ridge, arguments):
-    """Return the factor of a walk for these base variates, at each of several references.
-
-    As `pymc_privacy.algorithms.interweave.local_factor`, in coordinates where the ridge is
-    straight, in which the references are given.
-    """
-    count, size = references.shape
-    factors = np.empty((count, size, size))
-    for r in range(count):
-        slopes = np.empty((size, weights.size))
-        for i in range(size):
-            there = references[r].copy()
-            there[i] += lengths[i]
-            bend(there, ridge, 1.0)
-            slopes[i] = released(there, *arguments)[0]
-            there = references[r].copy()
-            there[i] -= lengths[i]
-            bend(there, ridge, 1.0)
-            slopes[i] -= released(there, *arguments)[0]
-            slopes[i] /= 2 * lengths[i]
-        information = precision + (slopes * weights) @ slopes.T
-        # A slope that is no number, or one beyond all measure, is no guide.
-        if not np.isfinite(information).all():
-            information = precision
-        inverse = np.linalg.inv(information)
-        factors[r] = np.linalg.cholesky((inverse + inverse.T) / 2)
-    return factors
-
-
-def walk_along(rng, q, factors, scale, steps, ridge, arguments):
-    """Take random-walk steps along a ridge; return where they end and the mean acceptance.
-
-    As `pymc_privacy.algorithms.interweave.walk`, in coordinates where the ridge is straight. Of
-    four steps one is short, and one has the last of the factors: that of the ridge's far end,
-    where the first does not fit.
-    """
-    now = log_density(q, *arguments)[0].item()
-    accept = 0.0
-    q, proposal = q.copy(), np.empty(q.size)
-    for step in range(steps):
-        length = scale * SHORT_STEP if step % 4 == 3 else scale
-        factor = factors[len(factors) - 1] if step % 4 == 1 else factors[0]
-        proposal[:] = q
-        bend(proposal, ridge, -1.0)
-        proposal += length * lower_times(factor, rng.standard_normal(q.size))
-        bend(proposal, ridge, 1.0)
-        then = log_density(proposal, *arguments)[0].item()
-        accept += acceptance(then - now)
-        # Not a number, outside the support, is never accepted.
-        if then + rng.standard_exponential() >= now:
-            q, proposal = proposal, q
-            now = then
-    return q, accept / max(steps, 1)
+def along(q, ridge, *arguments):
+    """Evaluate a function in coordinates where the ridge is straight."""
+    there = q.copy()
+    bend(there, ridge, 1.0)
+    return bent(there, *arguments)
 
 
 def sized_moves(rng, q, held, records, bounds, data, centred, wide, local):
     """Move parameters and sizes with the records, then the parameters given them.
 
-    As `pymc_privacy.algorithms.interweave.interwoven_moves`, but for the order: ``records`` end
-    with fresh ones, which are draws given the parameters at the start only. ``bounds`` are
-    the least and the largest value of each size; ``wide`` ends with the ridge.
+    As `pymc_privacy.algorithms.leaps.guided_moves`, but for the order: ``records`` end with
+    fresh ones, which are draws given the parameters at the start only. ``bounds`` are the least
+    and the largest value of each size; ``wide`` ends with the ridge, and ``local`` with a second
+    reference, at its far end.
     """
     u = base(rng, q, *(held + records + data[2]))
-    factors, scale, steps, ridge = wide
+    factor, scale, steps, ridge = wide
+    given = (ridge,) + held + u + bounds + data[3]
+    q = q.copy()
+    bend(q, ridge, -1.0)
+    origin, far, leaps = q, factor, False
     if local[0].size > 0 and steps > 0:
-        factors = factors_given_base(*local, ridge, held + u + data[5])
-    given = held + u + bounds + data[3]
-    moved, there = noncentred_move(rng, q, factors, scale, steps, ridge, given)
-    records = forward(moved, *(held + u + data[4]))
-    totals = statistics(moved, *(held + records + data[0]))
-    q, here = centred_move(rng, moved, *centred, held + records + totals + data[1])
-    return q, records, here, there
+        slopes = (ridge,) + held + u + data[5]
+        far = frame_given_base(local[7], *local[1:6], slopes)[1]
+        origin, factor = frame_given_base(*local[:6], slopes)
+        leaps = local[6]
+    q, t, there, leapt = guided_move(rng, q, origin, factor, scale, steps, leaps, given)
+    # The frame of the ridge's middle does not fit its end.
+    q = noncentred_move(rng, q, far, scale, steps // FAR_SHARE, given)[0]
+    bend(q, ridge, 1.0)
+    records = forward(q, *(held + u + data[4]))
+    totals = statistics(q, *(held + records + data[0]))
+    q, here = centred_move(rng, q, *centred, held + records + totals + data[1])
+    return q, records, here, there, t, leapt
 
 
 def sized_refreshes(rng, q, held, records, bounds, data, centred, wide, local):
@@ -345,12 +311,12 @@ def sized_refreshes(rng, q, held, records, bounds, data, centred, wide, local):
 
     As `sized_moves`, for records without a form x = T(theta, u); no fresh ones are needed.
     """
-    factors, scale, steps, _ = wide
+    factor, scale, steps, _ = wide
     there = 0.0
     now = others(q, *(held + records + bounds + data[2]))[0].item() if steps else 0.0
     for step in range(steps):
         length = scale * SHORT_STEP if step % 4 == 3 else scale
-        proposal = q + length * lower_times(factors[0], rng.standard_normal(q.size))
+        proposal = q + length * lower_times(factor, rng.standard_normal(q.size))
         fresh = refresh(rng, proposal, *(held + bounds + data[3]))
         then = fresh[0].item()
         there += acceptance(then - now)
@@ -358,7 +324,7 @@ def sized_refreshes(rng, q, held, records, bounds, data, centred, wide, local):
             q, now, records = proposal, then, fresh[1:]
     totals = statistics(q, *(held + records + data[0]))
     q, here = centred_move(rng, q, *centred, held + records + totals + data[1])
-    return q, records, here, there / max(steps, 1)
+    return q, records, here, there / max(steps, 1), q, 0.0
 
 
 def compile_moves(
@@ -371,14 +337,12 @@ def compile_moves(
 
     The arguments are those of `pymc_privacy.algorithms.interweave.compile_moves`.
     """
-    names = bind_moves(functions, gradients=gradients, remember=remember)
-    if "noncentred" in functions:
-        known = {"log_density": functions["noncentred"]}
-        names["noncentred_move"] = bind(walk_along, known, label="walk along", remember=remember)
-        known = {"released": functions["released"]}
-        names["factors_given_base"] = bind(
-            local_factors, known, label="local factors", remember=remember
-        )
-        del names["factor_given_base"]
-    template = sized_moves if "noncentred" in functions else sized_refreshes
-    return bind(template, names, label=template.__name__, remember=remember)
+    if "noncentred" not in functions:
+        names = bind_moves(functions, gradients=gradients, remember=remember)
+        return bind(sized_refreshes, names, label="sized refreshes", remember=remember)
+    straight = {
+        name: bind(along, {"bent": functions[name]}, label=f"{name} along", remember=remember)
+        for name in ("noncentred", "released")
+    }
+    names = bind_guided({**functions, **straight}, gradients=gradients, remember=remember)
+    return bind(sized_moves, names, label="sized moves", remember=remember)

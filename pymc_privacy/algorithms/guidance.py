@@ -15,7 +15,7 @@ LENGTH_OF_SLOPES = 0.2
 # Leaps that are accepted more seldom gain less than the steps of a walk in their place.
 LEAST_LEAPS = 0.02
 # So many accepted leaps are expected in one iteration.
-ACCEPTED_LEAPS = 8.0
+ACCEPTED_LEAPS = 5.0
 FEWEST_STEPS = 40
 _MEMORY = 0.05
 
@@ -42,6 +42,11 @@ def leaps(guide: Guide) -> bool:
     return guide.accept >= LEAST_LEAPS
 
 
+def tries(guide: Guide, walk: Tuning, tune_steps: int) -> bool:
+    """Try leaps until the last part of tuning, and keep them where they are accepted."""
+    return walk.iteration < 7 * tune_steps // 8 or leaps(guide)
+
+
 def number_of_steps(guide: Guide, planned: int) -> int:
     """Return how many steps an iteration needs, every other of which is a leap."""
     if not leaps(guide):
@@ -54,14 +59,18 @@ def local(walk: Tuning, guide: Guide, weights: np.ndarray, *, leap: bool) -> Loc
 
     ``walk`` has learnt the law of the parameters; without a centre, nothing is known yet.
     """
-    size = len(walk.centre)
-    if not size:
-        nothing = np.empty(0)
-        return (nothing, nothing, np.empty((0, 0)), nothing, nothing, np.empty((0, 0)), False)
+    if not len(walk.centre):
+        return unguided()
     lengths = LENGTH_OF_SLOPES * np.linalg.norm(walk.factor, axis=1)
     precision = np.linalg.inv(walk.factor @ walk.factor.T)
     residual = guide.residual
     return (walk.centre, lengths, precision, weights, residual.centre, residual.factor, leap)
+
+
+def unguided() -> Local:
+    """Return what stands for `local` where nothing is known."""
+    nothing, square = np.empty(0), np.empty((0, 0))
+    return (nothing, nothing, square, nothing, nothing, square, False)
 
 
 def learn(
@@ -73,17 +82,29 @@ def learn(
     is the acceptance of leaps before it.
     """
     if len(walk.centre):
-        guide = Guide(
-            _learn_residual(guide.residual, t, tune_steps // 2),
-            guide.accept + _MEMORY * (leapt - guide.accept),
-        )
+        guide = follow(guide, t, leapt, tune_steps // 2)
     if walk.iteration > tune_steps // 2:
         return walk, guide
     learnt = tuning.learn_factor_in_time(walk, tune_steps)
     if learnt.centre is not walk.centre:
-        # These would be residuals of something else.
-        guide = init(len(t))._replace(accept=guide.accept)
+        guide = afresh(guide)
     return learnt, guide
+
+
+def follow(guide: Guide, t: np.ndarray, leapt: float, tune_steps: int) -> Guide:
+    """Learn what is left of the parameters' law, in so many steps, from the t of one draw.
+
+    ``leapt`` is the acceptance of leaps before it.
+    """
+    return Guide(
+        _learn_residual(guide.residual, t, tune_steps),
+        guide.accept + _MEMORY * (leapt - guide.accept),
+    )
+
+
+def afresh(guide: Guide) -> Guide:
+    """Forget the residuals: of another law they would be others."""
+    return init(len(guide.residual.factor))._replace(accept=guide.accept)
 
 
 def _learn_residual(residual: Tuning, t: np.ndarray, tune_steps: int) -> Tuning:

@@ -12,12 +12,6 @@ non-centred law has kinks where records are clamped: its move is a random walk
 theta* = theta + c L e, with e standard normal. With many parameters a walk is slow, and
 both moves are trajectories.
 
-Given u the parameters are tied together by the statistic S(theta, u), in a way that differs from
-one u to the next. Where the noise is additive, of scales b, the factor L follows it:
-(L Lᵀ)⁻¹ = P + J diag(1 / b²) Jᵀ, with J the slopes of S at a reference point that tuning has
-fixed. This depends on u alone, which the move holds, so the walk is as symmetric as with any
-other factor.
-
 Records that have no form x = T(theta, u) are drawn afresh with the parameters: theta* by a
 random walk, x* from f(x | theta*), accepted by p(theta*) eta(s | S(x*)) over
 p(theta) eta(s | S(x)), since f cancels.
@@ -70,11 +64,6 @@ def others(q, *arguments):
 
 def refresh(rng, q, *arguments):
     """Stand for a jitted draw of all records given q; returns `others` there, and the records."""
-    raise NotImplementedError
-
-
-def released(q, *arguments):
-    """Stand for the jitted function from parameters and base variates to the statistic S."""
     raise NotImplementedError
 
 
@@ -162,32 +151,6 @@ def trajectory(rng, q, factor, scale, steps, arguments):
     return q, accept / max(steps, 1)
 
 
-def factor_given_base(reference, lengths, precision, weights, arguments):
-    """Stand for a bound `local_factor`."""
-    raise NotImplementedError
-
-
-def local_factor(reference, lengths, precision, weights, arguments):
-    """Return L for these base variates: (L Lᵀ)⁻¹ = precision + J diag(weights) Jᵀ.
-
-    The slopes J of the statistic at the reference are central differences over 2 ``lengths``,
-    wide enough to see a slope where records are counts.
-    """
-    slopes = np.empty((reference.size, weights.size))
-    for i in range(reference.size):
-        there = reference.copy()
-        there[i] = reference[i] + lengths[i]
-        above = released(there, *arguments)[0]
-        there[i] = reference[i] - lengths[i]
-        slopes[i] = (above - released(there, *arguments)[0]) / (2 * lengths[i])
-    information = precision + (slopes * weights) @ slopes.T
-    # A slope that is no number, or one beyond all measure, is no guide.
-    if not np.isfinite(information).all():
-        information = precision
-    inverse = np.linalg.inv(information)
-    return np.linalg.cholesky((inverse + inverse.T) / 2)
-
-
 def interwoven_moves(rng, q, held, records, data, centred, wide, local):
     """Move the parameters given the records, then with them.
 
@@ -244,7 +207,6 @@ def compile_moves(
         As for `bind`.
     """
     names = bind_moves(functions, gradients=gradients, remember=remember)
-    names.pop("factor_given_base", None)
     template = interwoven_moves if "noncentred" in functions else refreshed_moves
     return bind(template, names, label=template.__name__, remember=remember)
 
@@ -263,6 +225,4 @@ def bind_moves(
         return names | {name: functions[name] for name in ("others", "refresh")}
     names |= {name: functions[name] for name in ("base", "forward")}
     names["noncentred_move"] = move("noncentred")
-    known = {"released": functions["released"]}
-    names["factor_given_base"] = bind(local_factor, known, label="local factor", remember=remember)
     return names

@@ -10,10 +10,13 @@ r = S - s its misfit at the reference, W = diag(1 / b²), and P a precision that
 Moves are made in coordinates t with theta = c + L (m + F t), where tuning has fixed the mean m and
 the factor F of what is left, L⁻¹ (theta - c). All of this depends on u alone, which the moves
 hold. A *leap* draws t* from Student's law g, whatever t; a *drift* draws w given t, where g is a
-mixture of Normal(0, 1 / w), and t* = sqrt(1 - a²) t + a e / sqrt(w) with e standard normal. Both
-are reversible for g (the second by Kamatani, 2018), so that they are accepted by the ratio of
-densities times g(t) / g(t*). An accepted leap forgets where the parameters were; drifts move them
-where leaps seldom lead. Where leaps are hardly ever accepted, t walks at random instead.
+mixture of Normal(0, 1 / w), and t* = sqrt(1 - a²) t + a e / sqrt(w) with e standard normal; a
+*single* draws one coordinate of t* from a Student law g with heavier tails, and keeps the others.
+All are reversible for their g (the second by Kamatani, 2018), so that they are accepted by the
+ratio of densities times g(t) / g(t*). An accepted leap forgets where the parameters were; drifts
+move them where leaps seldom lead; singles bring them back from tails that are heavy in a few
+directions only, as those of coefficients whose own scale is unknown. Where leaps are hardly ever
+accepted, t walks at random instead.
 """
 
 from __future__ import annotations
@@ -40,6 +43,9 @@ from pymc_privacy.algorithms.interweave import (
 )
 
 DEGREES_OF_FREEDOM = 5.0
+SINGLE_DEGREES_OF_FREEDOM = 2.0
+DRIFT, LEAP, SINGLE = 0, 1, 2
+_TURNS = (LEAP, DRIFT, LEAP, SINGLE)
 
 
 def misfit(q, *arguments):
@@ -69,17 +75,15 @@ def solve_lower(factor, vector):
 
 
 @njit(cache=True)
-def log_student(t):
+def log_student(t, degrees):
     """Return the log density of Student's law in several dimensions, up to a constant."""
-    shape = 0.5 * (DEGREES_OF_FREEDOM + t.size)
-    return -shape * math.log1p((t * t).sum() / DEGREES_OF_FREEDOM)
+    return -0.5 * (degrees + t.size) * math.log1p((t * t).sum() / degrees)
 
 
 @njit(cache=True)
-def student_weight(rng, t):
+def student_weight(rng, t, degrees):
     """Draw w given t, or given nothing if t is empty, where t is Normal(0, 1 / w) for this w."""
-    shape = 0.5 * (DEGREES_OF_FREEDOM + t.size)
-    return 2 * rng.standard_gamma(shape) / (DEGREES_OF_FREEDOM + (t * t).sum())
+    return 2 * rng.standard_gamma(0.5 * (degrees + t.size)) / (degrees + (t * t).sum())
 
 
 def local_frame(reference, lengths, precision, weights, mean, spread, arguments):
@@ -105,35 +109,47 @@ def local_frame(reference, lengths, precision, weights, mean, spread, arguments)
 
 
 def guided_walk(rng, q, origin, factor, scale, steps, leaps, arguments):
-    """Alternate leaps and drifts if ``leaps``, and else walk at random.
+    """Make leaps, drifts and singles in turn if ``leaps``, and else walk at random.
 
     Returns the parameters, their t, and the mean acceptances of drifts or walk, and of leaps.
     """
     here = solve_lower(factor, q - origin)
-    now, tail = log_density(q, *arguments)[0].item(), log_student(here)
-    accepted, offered = np.zeros(2), np.zeros(2)
+    now = log_density(q, *arguments)[0].item()
+    accepted, offered = np.zeros(3), np.zeros(3)
     for step in range(steps):
-        far = 1 if leaps and step % 2 == 0 else 0
-        length = scale * SHORT_STEP if offered[0] % 4 == 3 else scale
+        kind = _TURNS[step % 4] if leaps else DRIFT
         there = rng.standard_normal(q.size)
-        if far:
-            there /= math.sqrt(student_weight(rng, np.empty(0)))
-        elif leaps:
-            share = length / math.sqrt(1 + length * length)
-            there *= share / math.sqrt(student_weight(rng, here))
-            there += math.sqrt(1 - share * share) * here
+        degrees, part = DEGREES_OF_FREEDOM, slice(0, q.size)
+        if kind == LEAP:
+            there /= math.sqrt(student_weight(rng, here[:0], degrees))
+        elif kind == SINGLE:
+            degrees, chosen = SINGLE_DEGREES_OF_FREEDOM, rng.integers(0, q.size)
+            part = slice(chosen, chosen + 1)
+            fresh = there[chosen] / math.sqrt(student_weight(rng, here[:0], degrees))
+            there[:] = here
+            there[chosen] = fresh
         else:
-            there = here + length * there
+            length = scale * SHORT_STEP if offered[DRIFT] % 4 == 3 else scale
+            if leaps:
+                share = length / math.sqrt(1 + length * length)
+                there *= share / math.sqrt(student_weight(rng, here, degrees))
+                there += math.sqrt(1 - share * share) * here
+            else:
+                there = here + length * there
         proposal = origin + lower_times(factor, there)
-        then, tail_there = log_density(proposal, *arguments)[0].item(), log_student(there)
-        # Leaps and drifts leave Student's law invariant, the walk a flat one.
-        correction = tail - tail_there if leaps else 0.0
-        offered[far] += 1
-        accepted[far] += acceptance(then + correction - now)
+        then = log_density(proposal, *arguments)[0].item()
+        # A walk at random leaves a flat law invariant, all other steps a Student law.
+        if leaps:
+            then_ratio = then + log_student(here[part], degrees) - log_student(there[part], degrees)
+        else:
+            then_ratio = then
+        offered[kind] += 1
+        accepted[kind] += acceptance(then_ratio - now)
         # Not a number, outside the support, is never accepted.
-        if then + correction + rng.standard_exponential() >= now:
-            q, here, now, tail = proposal, there, then, tail_there
-    return q, here, accepted[0] / max(offered[0], 1), accepted[1] / max(offered[1], 1)
+        if then_ratio + rng.standard_exponential() >= now:
+            q, here, now = proposal, there, then
+    rates = accepted / np.maximum(offered, 1)
+    return q, here, rates[DRIFT], rates[LEAP]
 
 
 def guided_trajectory(rng, q, origin, factor, scale, steps, leaps, arguments):
@@ -164,6 +180,20 @@ def guided_moves(rng, q, held, records, data, centred, wide, local):
     return q, forward(q, *(held + u + data[4])), here, there, t, leapt
 
 
+def bind_guided(
+    functions: Mapping[str, Any], *, gradients: Collection[str], remember: Remember | None
+) -> dict[str, Any]:
+    """Return all that `guided_moves` calls, and a walk that is not guided, by name."""
+    names = bind_moves(functions, gradients=gradients, remember=remember)
+    template, known = guided_walk, {"log_density": functions["noncentred"]}
+    if "noncentred" in gradients:
+        template, known = guided_trajectory, {"noncentred_move": names["noncentred_move"]}
+    names["guided_move"] = bind(template, known, label="guided", remember=remember)
+    known = {"misfit": functions["released"]}
+    names["frame_given_base"] = bind(local_frame, known, label="frame", remember=remember)
+    return names
+
+
 def compile_moves(
     functions: Mapping[str, Any],
     *,
@@ -174,13 +204,6 @@ def compile_moves(
 
     As `interweave.compile_moves`, for a model with noncentred, base, forward and released.
     """
-    names = bind_moves(functions, gradients=gradients, remember=remember)
-    del names["factor_given_base"]
-    template, known = guided_walk, {"log_density": functions["noncentred"]}
-    if "noncentred" in gradients:
-        template, known = guided_trajectory, {"noncentred_move": names["noncentred_move"]}
+    names = bind_guided(functions, gradients=gradients, remember=remember)
     del names["noncentred_move"]
-    names["guided_move"] = bind(template, known, label="guided", remember=remember)
-    known = {"misfit": functions["released"]}
-    names["frame_given_base"] = bind(local_frame, known, label="frame", remember=remember)
     return bind(guided_moves, names, label="guided moves", remember=remember)

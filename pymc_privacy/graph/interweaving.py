@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -89,11 +89,11 @@ def compile_parameters(
         density = density_given_base(model, databases, parameters, carried, statistics)
         size = sum(np.size(point[value.name]) for value in parameters)
         many = size > FEW_PARAMETERS and _is_smooth(records)
-        totals, weights = released_vector(statistics)
+        misfit, weights = misfit_of_releases(model, statistics)
         graphs["base"] = carried.base
         graphs["noncentred"] = [density, *(gradient_of(density, parameters) if many else [])]
         graphs["forward"] = carried.values
-        graphs["released"] = [totals - _published(model, statistics) if len(weights) else totals]
+        graphs["released"] = [misfit]
         arguments |= dict.fromkeys(("noncentred", "forward", "released"), carried.columns)
         arguments["base"] = values
     else:
@@ -115,10 +115,13 @@ def compile_parameters(
     return replace(program, weights=weights, has_statistics=cheap)
 
 
-def released_vector(
-    statistics: Mapping[TensorVariable, TensorVariable],
+def misfit_of_releases(
+    model, statistics: Mapping[TensorVariable, TensorVariable]
 ) -> tuple[TensorVariable, np.ndarray]:
-    """Return the statistic behind all releases as one vector, and 1 / scale² of its noise."""
+    """Return the statistics of all releases less what was published, and 1 / scale² of the noise.
+
+    Both are empty where some noise is not additive.
+    """
     mechanisms = [release.owner.op.mechanism for release in statistics]
     if not statistics or not all(isinstance(m, _ADDITIVE) for m in mechanisms):
         return pt.zeros(0), np.empty(0)
@@ -126,13 +129,9 @@ def released_vector(
     scales = [
         np.broadcast_to(m.scale, part.type.shape) for m, part in zip(mechanisms, parts, strict=True)
     ]
-    return pt.concatenate(parts), 1 / np.concatenate(scales) ** 2
-
-
-def _published(model, releases: Iterable[TensorVariable]) -> TensorVariable:
-    """Return the values of all releases as one vector."""
-    values = [pt.atleast_1d(model.rvs_to_values[release]) for release in releases]
-    return pt.concatenate(values).astype("float64")
+    published = [pt.atleast_1d(model.rvs_to_values[release]) for release in statistics]
+    misfit = pt.concatenate(parts) - pt.concatenate(published).astype("float64")
+    return misfit, 1 / np.concatenate(scales) ** 2
 
 
 def _is_smooth(records: Sequence[TensorVariable]) -> bool:

@@ -22,7 +22,7 @@ from pymc_privacy._compat import (
     graph_replace,
     vectorize_graph,
 )
-from pymc_privacy.algorithms import birth_death, interweave
+from pymc_privacy.algorithms import birth_death, interweave, leaps
 from pymc_privacy.distributions.records import is_sized, size_of
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.calls import CompiledCall
@@ -36,7 +36,7 @@ from pymc_privacy.graph.densities import (
     statistics_given_base,
 )
 from pymc_privacy.graph.exact_length import with_exact_length
-from pymc_privacy.graph.interweaving import released_vector
+from pymc_privacy.graph.interweaving import misfit_of_releases
 from pymc_privacy.graph.locality import parents
 from pymc_privacy.graph.parameter_program import (
     ParameterProgram,
@@ -216,7 +216,7 @@ def compile_sized_parameters(
     if carried := carry_records(model, records):
         statistics = statistics_given_base(model, plain, parameters, carried)
         density = density_given_base(model, plain, parameters, carried, statistics)
-        totals, weights = released_vector(statistics)
+        misfit, weights = misfit_of_releases(model, statistics)
         columns = [column.type(column.name) for column in carried.columns]
         owners = _owners(carried, number_of)
         shorter = {
@@ -228,7 +228,7 @@ def compile_sized_parameters(
         graphs["base"] = sizing.written(carried.base, dict(zip(values, arrays, strict=True)))
         graphs["noncentred"] = [sizing.density(density)]
         graphs["forward"] = sizing.written(carried.values, longer)
-        graphs["released"] = sizing.written([totals], shorter)
+        graphs["released"] = sizing.written([misfit], shorter)
         arguments |= dict.fromkeys(("forward", "released"), columns)
         arguments["base"] = arrays
         arguments["noncentred"] = [*columns, *sizing.bounds]
@@ -303,5 +303,5 @@ def _seen(model, factor: TensorVariable) -> set[TensorVariable]:
 
 def jitted_sized_moves(program: ParameterProgram) -> Any:
     """Compile the moves of parameters and sizes into a single jitted call."""
-    jitted, remember = jitted_functions(program, [interweave, birth_death])
+    jitted, remember = jitted_functions(program, [interweave, leaps, birth_death])
     return birth_death.compile_moves(jitted, gradients=program.gradients, remember=remember)

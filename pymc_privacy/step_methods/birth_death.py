@@ -17,10 +17,9 @@ from pymc_privacy._compat import (
     get_value_vars_from_user_vars,
     modelcontext,
 )
-from pymc_privacy.algorithms import tuning
+from pymc_privacy.algorithms import guidance, trail, tuning
 from pymc_privacy.algorithms.birth_death import JUMP_ACCEPT
 from pymc_privacy.algorithms.interweave import TRAJECTORY_ACCEPT, WALK_ACCEPT
-from pymc_privacy.algorithms.ridge import Ridge, learn, straight, straightened
 from pymc_privacy.distributions.marking import is_marked, moves_with_size
 from pymc_privacy.distributions.records import is_sized
 from pymc_privacy.errors import RecordError
@@ -36,8 +35,6 @@ from pymc_privacy.graph.sizing import (
 )
 from pymc_privacy.step_methods.interweave import (
     LEAST_ACCEPT,
-    LENGTH_OF_SLOPES,
-    MOST_FOLLOWED,
     _default_centred_steps,
     _default_wide_steps,
 )
@@ -46,8 +43,6 @@ from pymc_privacy.step_methods.resizing import Resizing, no_room, with_reserve
 from pymc_privacy.step_methods.sweep import sweep_statistics
 
 JUMPS = 8
-# The part of the draws below the far end of a ridge, where the walk has a factor of its own.
-FAR_END = 0.95
 _REFRESH_SCALES = (0.3, 2.4)
 _SHOWN = {"birth_death_size": "Size", "birth_death_jump_accept": "Jumps"}
 
@@ -61,10 +56,7 @@ class BirthDeathState(StepMethodState):
     wide_steps: int
     wide_accept: float
     centred: tuning.Tuning
-    noncentred: tuning.Tuning
-    ridge: Ridge
-    references: np.ndarray
-    seen: np.ndarray
+    trail: trail.Trail
     jump_log_scale: float
     largest: tuple[int, ...]
 
@@ -86,7 +78,8 @@ class BirthDeath(BlockedStep):
         Parameters, sizes and records; by default all marked ones.
     centred_steps, noncentred_steps : int, optional
         Moves of the parameters given the records, and of parameters and sizes with them, in one
-        iteration; 0 turns a move off.
+        iteration; 0 turns a move off. By default fewer of the latter are made where tuning finds
+        that leaps are accepted often.
     jumps : int, default 8
         Proposals to change the size, of a length that is learnt in tuning.
     single : bool, default False
@@ -100,8 +93,9 @@ class BirthDeath(BlockedStep):
     Statistics: ``birth_death_size``, the sum of all sizes; ``birth_death_births``,
     ``birth_death_deaths`` and ``birth_death_jump_accept``, the accepted proposals of either kind
     and the fraction of all; ``birth_death_jump_scale``; ``birth_death_capacity_hits``, proposals
-    refused for want of room; ``birth_death_centred_accept``, ``birth_death_noncentred_accept``
-    and ``birth_death_noncentred_scale``, as for :class:`Interweave`; and those of the record sweep.
+    refused for want of room; ``birth_death_centred_accept``, ``birth_death_noncentred_accept``,
+    ``birth_death_leap_accept`` and ``birth_death_noncentred_scale``, as for :class:`Interweave`;
+    and those of the record sweep.
 
     Examples
     --------
@@ -129,6 +123,7 @@ class BirthDeath(BlockedStep):
         "birth_death_capacity_hits": (np.int64, []),
         "birth_death_centred_accept": (np.float64, []),
         "birth_death_noncentred_accept": (np.float64, []),
+        "birth_death_leap_accept": (np.float64, []),
         "birth_death_noncentred_scale": (np.float64, []),
         "record_sweep_accept": (np.float64, []),
         "record_sweep_accept_min": (np.float64, []),
@@ -178,13 +173,13 @@ class BirthDeath(BlockedStep):
         self._program = compile_sized_parameters(twin, parameters, databases, compile_kwargs)
         self._resizings = [Resizing(d, compile_kwargs) for d in databases]
         self._moves: Any = None
-        self._local_parts: tuple[np.ndarray, ...] | None = None
+        self._guided_by: tuple[tuple, trail.Local] | None = None
         self._parameters = self._program.size - len(databases)
-        self._follows = len(self._program.weights) > 0 and self._program.size <= MOST_FOLLOWED
         default = _default_centred_steps(self._program) if self._parameters else 0
         self._centred_steps = default if centred_steps is None else centred_steps
         default = _default_wide_steps(self._program)
         self._planned_wide_steps = default if noncentred_steps is None else noncentred_steps
+        self._counts_leaps = noncentred_steps is None
         self._jumps = -1 if single else jumps
         self._warned = False
         self.setup_tuning(0)
@@ -197,10 +192,7 @@ class BirthDeath(BlockedStep):
         """Forget what was learnt, and plan to learn for so many steps."""
         self.tune_steps = steps
         self.centred = tuning.init(self._parameters, scale=0.8)
-        self.noncentred = tuning.init(self._program.size)
-        self.ridge = straight(self._parameters, len(self._resizings))
-        self.references = np.empty((0, self._program.size))
-        self.seen = np.empty((0, self._program.size))
+        self.trail = trail.init(self._parameters, len(self._resizings))
         self.wide_steps = self._planned_wide_steps
         self.wide_accept = 0.0
         self.jump_log_scale = math.log(10.0)
@@ -228,7 +220,7 @@ class BirthDeath(BlockedStep):
         numbers = [resizing.number(point) for resizing in self._resizings]
         if self.tune:
             self.largest = tuple(map(max, self.largest, numbers))
-        records, here, there = self._move_parameters(point, numbers)
+        records, t, here, there, leapt = self._move_parameters(point, numbers)
         scale = math.exp(self.jump_log_scale)
         infos = [
             resizing.step(self.rng, point, ours, scale, self._jumps)
@@ -244,11 +236,12 @@ class BirthDeath(BlockedStep):
             "birth_death_capacity_hits": sum(info.jumped.hits for info in infos),
             "birth_death_centred_accept": here,
             "birth_death_noncentred_accept": there,
-            "birth_death_noncentred_scale": self.noncentred.scale,
+            "birth_death_leap_accept": leapt,
+            "birth_death_noncentred_scale": self.trail.walk.scale,
         }
         statistics["warning"] = self._warn(statistics["birth_death_capacity_hits"])
         if self.tune:
-            self._learn(point, accept, here, there)
+            self._learn(point, t, accept, here, there, leapt)
         swept = [info.swept for info in infos if info.swept is not None]
         return point, [statistics | sweep_statistics(swept)]
 
@@ -282,7 +275,8 @@ class BirthDeath(BlockedStep):
             self._learn_curvature(q, held, arrays)
         if self._moves is None:
             self._moves = DirectCall(jitted_sized_moves(program))
-        q, arrays, here, there = self._moves(
+        walk = self.trail.walk
+        q, arrays, here, there, t, leapt = self._moves(
             self.rng,
             q,
             held,
@@ -290,7 +284,7 @@ class BirthDeath(BlockedStep):
             bounds,
             program.data(),
             (self._padded(self.centred.factor), self.centred.scale, self._centred_steps),
-            (self.noncentred.factor[None], self.noncentred.scale, wide_steps, tuple(self.ridge)),
+            (walk.factor, walk.scale, wide_steps, tuple(self.trail.ridge)),
             self._local(),
         )
         moved = program.unflatten(q)
@@ -303,7 +297,8 @@ class BirthDeath(BlockedStep):
             found.append([array[:number] for array in arrays[first:last]])
             first = last
         self._q = q
-        return found, here if self._centred_steps else math.nan, there
+        here = here if self._centred_steps else math.nan
+        return found, t if wide_steps else None, here, there, leapt
 
     def _padded(self, factor: np.ndarray) -> np.ndarray:
         """Return a factor of all coordinates that moves the parameters alone."""
@@ -327,55 +322,53 @@ class BirthDeath(BlockedStep):
             has_gradient="centred" in self._program.gradients,
         )
 
-    def _local(self) -> tuple[np.ndarray, ...]:
-        """Return what a factor that follows the base variates is made of, once it is learnt."""
-        if not (self._follows and len(self.references)):
-            return (np.empty((0, 0)), np.empty(0), np.empty((0, 0)), np.empty(0))
-        if self._local_parts is None or self._local_parts[0] is not self.references:
-            factor = self.noncentred.factor
-            lengths = LENGTH_OF_SLOPES * np.linalg.norm(factor, axis=1)
-            precision = np.linalg.inv(factor @ factor.T)
-            self._local_parts = (self.references, lengths, precision, self._program.weights)
-        return self._local_parts
+    def _local(self) -> trail.Local:
+        """Return what guides the moves with the records, as far as it is learnt."""
+        learnt = self.trail
+        leap = guidance.tries(learnt.guide, learnt.walk, self.tune_steps)
+        known = (learnt.far, learnt.guide, leap)
+        if self._guided_by is None or any(
+            a is not b for a, b in zip(self._guided_by[0], known, strict=True)
+        ):
+            weights = self._program.weights if self._program.follows else np.empty(0)
+            self._guided_by = known, trail.local(learnt, weights, leap=leap)
+        return self._guided_by[1]
 
-    def _learn(self, point: Point, accept: float, here: float, there: float) -> None:
+    def _learn(
+        self,
+        point: Point,
+        t: np.ndarray | None,
+        accept: float,
+        here: float,
+        there: float,
+        leapt: float,
+    ) -> None:
         """Adapt all moves to what has just happened."""
-        iteration = self.noncentred.iteration
+        iteration = self.trail.walk.iteration
         self.jump_log_scale += 2 * (1 + iteration) ** -0.6 * (accept - JUMP_ACCEPT)
         most = max(resizing.capacity for resizing in self._resizings)
         self.jump_log_scale = min(max(self.jump_log_scale, math.log(0.5)), math.log(most))
-        gradients = self._program.gradients
+        gradients, bends = self._program.gradients, self._program.interweaves
         target = TRAJECTORY_ACCEPT if "centred" in gradients else WALK_ACCEPT
         if self._centred_steps:
             self.centred = tuning.rescale(self.centred, here, target)
         numbers = [resizing.number(point) for resizing in self._resizings]
+        q = None
         if all(numbers):
             logs = [log_nu(self.rng, number) for number in numbers]
             q = np.concatenate([self._q[: self._parameters], logs])
-            self.seen = np.concatenate([self.seen, q[None]])
-        wide = tuning.rescale(self.noncentred, there, WALK_ACCEPT)
-        if not self._program.interweaves:
-            wide = tuning.bounded(wide, *_REFRESH_SCALES)
-        if tuning.at_milestone(wide, self.tune_steps):
-            wide = self._learn_shape(wide)
-            if wide.iteration <= self.tune_steps // 2:
-                self.largest = tuple(numbers)
-        if wide.iteration > self.tune_steps // 2:
-            self.wide_accept = max(self.wide_accept, there)
-        self.noncentred = wide
-
-    def _learn_shape(self, wide: tuning.Tuning) -> tuning.Tuning:
-        """Take ridge and covariance from the later half of what was seen."""
-        later = self.seen[len(self.seen) // 2 :]
-        if self._program.interweaves:
-            self.ridge = learn(later, len(self._resizings))
-            later = straightened(later, self.ridge)
-        wide = tuning.learn_factor(tuning.observed(wide, later), forget=True)
-        if len(wide.centre):
-            sizes = later[:, self._parameters :].sum(axis=1)
-            far = later[sizes >= np.quantile(sizes, FAR_END)]
-            self.references = np.stack([wide.centre, far.mean(axis=0)])
-        return wide
+        walk = tuning.rescale(self.trail.walk, there, WALK_ACCEPT)
+        if not bends:
+            walk = tuning.bounded(walk, *_REFRESH_SCALES)
+        if tuning.at_milestone(walk, self.tune_steps) and walk.iteration <= self.tune_steps // 2:
+            self.largest = tuple(numbers)
+        if walk.iteration > self.tune_steps // 2:
+            self.wide_accept = max(self.wide_accept, there, leapt)
+        learnt = self.trail._replace(walk=walk)
+        self.trail = trail.learn(learnt, q, t, leapt, self.tune_steps, bends=bends)
+        if self._counts_leaps and self._program.follows:
+            planned = self._planned_wide_steps
+            self.wide_steps = guidance.number_of_steps(self.trail.guide, planned)
 
     @staticmethod
     def competence(var, has_grad):

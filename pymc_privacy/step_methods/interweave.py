@@ -17,14 +17,12 @@ from pymc_privacy._compat import (
     modelcontext,
 )
 from pymc_privacy.algorithms import guidance, tuning
-from pymc_privacy.algorithms.guidance import LENGTH_OF_SLOPES as LENGTH_OF_SLOPES
 from pymc_privacy.algorithms.interweave import TRAJECTORY_ACCEPT, WALK_ACCEPT
 from pymc_privacy.distributions.marking import is_interwoven, is_marked
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.calls import DirectCall
 from pymc_privacy.graph.database import find_databases
 from pymc_privacy.graph.interweaving import compile_parameters, jitted_moves
-from pymc_privacy.graph.parameter_program import MOST_FOLLOWED as MOST_FOLLOWED
 from pymc_privacy.graph.parameter_program import ParameterProgram
 from pymc_privacy.graph.programs import Point
 from pymc_privacy.step_methods.progress import progress_columns, progress_updates
@@ -33,6 +31,7 @@ from pymc_privacy.step_methods.sweep import Sweep, sweep_statistics
 LEAST_ACCEPT = 1e-3
 MANY_RECORDS = 10_000
 STEPS_PER_SWEEP = 250
+MOST_STEPS = 200
 # A fresh draw of the records is often refused however near the parameters stay.
 _REFRESH_SCALES = (0.3, 2.4)
 _SHOWN = {"record_sweep_accept": "Records", "interweave_noncentred_accept": "Moves"}
@@ -233,18 +232,14 @@ class Interweave(BlockedStep):
 
     def _local(self) -> guidance.Local:
         """Return what guides the moves with the records, as far as it is learnt."""
-        learnt = (self.noncentred, self.guide, self._leaps())
+        leap = guidance.tries(self.guide, self.noncentred, self.tune_steps)
+        learnt = (self.noncentred, self.guide, leap)
         if self._guided_by is None or any(
             a is not b for a, b in zip(self._guided_by[0], learnt, strict=True)
         ):
             walk, guide, leap = learnt
             self._guided_by = learnt, guidance.local(walk, guide, self._program.weights, leap=leap)
         return self._guided_by[1]
-
-    def _leaps(self) -> bool:
-        """Try leaps until three quarters of tuning, and keep them where they are accepted."""
-        trying = self.tune and self.noncentred.iteration < 3 * self.tune_steps // 4
-        return trying or guidance.leaps(self.guide)
 
     def _learn(
         self, q: np.ndarray, shift: np.ndarray, here: float, there: float, leapt: float
@@ -289,7 +284,7 @@ def _default_centred_steps(program: ParameterProgram) -> int:
     """Return how many moves given the records one iteration makes: more where they cost little."""
     if "centred" not in program.gradients:
         return max(8, 3 * program.size)
-    return 8 if program.has_statistics else 2
+    return 4 if program.has_statistics else 2
 
 
 def _default_wide_steps(program: ParameterProgram) -> int:
@@ -297,7 +292,7 @@ def _default_wide_steps(program: ParameterProgram) -> int:
     if not program.interweaves:
         # Each draws all records anew, as the sweep does.
         return 3
-    return 4 if "noncentred" in program.gradients else max(32, 20 * program.size)
+    return 4 if "noncentred" in program.gradients else min(max(32, 20 * program.size), MOST_STEPS)
 
 
 def _default_fraction(size: int, wide_steps: int) -> float:

@@ -19,8 +19,8 @@ def rng(request):
     return np.random.default_rng(seed_of(request))
 
 
-def after_leaps(rng, replicates=8000, steps=3, **names):
-    """Start at exact draws, move each a few times, and return where they are."""
+def after_leaps(rng, replicates=8000, steps=4, **names):
+    """Start at exact draws, make each kind of step, and return where they are."""
     move = bind(leaps.guided_walk, {"log_density": normal} | names, label="test")
     start = rng.multivariate_normal(MEAN + 0.5, COVARIANCE, size=replicates)
     return np.array([move(rng, q, ORIGIN, FACTOR, 0.8, steps, True, (0.5,))[0] for q in start])
@@ -32,14 +32,20 @@ def test_leaps_leave_their_law_invariant(rng):
 
 
 def test_leaps_without_the_ratio_of_proposals_are_noticed(rng):
-    flat = njit(lambda t: 0.0)
+    flat = njit(lambda t, degrees: 0.0)
     z = largest_z(after_leaps(rng, log_student=flat))
     assert z > Z_LIMIT, f"z = {z:.1f}"
 
 
 def test_leaps_that_believe_in_another_law_are_noticed(rng):
-    thin = njit(lambda t: -0.5 * (t * t).sum())
+    thin = njit(lambda t, degrees: -0.5 * (t * t).sum())
     z = largest_z(after_leaps(rng, log_student=thin))
+    assert z > Z_LIMIT, f"z = {z:.1f}"
+
+
+def test_singles_that_believe_in_the_law_of_leaps_are_noticed(rng):
+    lighter = njit(lambda t, degrees: leaps.log_student(t, 5.0))
+    z = largest_z(after_leaps(rng, replicates=40_000, log_student=lighter))
     assert z > Z_LIMIT, f"z = {z:.1f}"
 
 
@@ -56,7 +62,7 @@ def test_the_coordinates_are_those_of_the_parameters(rng):
 
 @njit
 def student(q, shift):
-    return (np.array(leaps.log_student(q)),)
+    return (np.array(leaps.log_student(q, leaps.DEGREES_OF_FREEDOM)),)
 
 
 def student_chain(rng, rounds=16_000, **names):
@@ -82,8 +88,8 @@ def test_a_drift_that_forgets_the_radius_is_noticed(rng):
     """With w drawn from its own law, not given t, a drift is not reversible for Student's."""
 
     @njit
-    def weight(rng, t):
-        return 2 * rng.standard_gamma(2.5) / 5.0
+    def weight(rng, t, degrees):
+        return 2 * rng.standard_gamma(degrees / 2) / degrees
 
     z = student_chain(rng, student_weight=weight)
     assert z > Z_LIMIT, f"z = {z:.1f}"
@@ -190,7 +196,7 @@ def test_another_law_has_other_residuals(rng):
 
 
 @pytest.mark.parametrize(
-    ("accept", "steps"), [(0.0, 180), (0.019, 180), (0.1, 160), (0.2, 80), (0.9, 40)]
+    ("accept", "steps"), [(0.0, 180), (0.019, 180), (0.1, 100), (0.2, 50), (0.9, 40)]
 )
 def test_leaps_that_are_accepted_save_steps(accept, steps):
     guide = guidance.init(9)._replace(accept=accept)

@@ -64,17 +64,26 @@ def test_a_seed_fixes_the_draws():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("context", "rounding"), [("fork", 0), ("spawn", 1), ("forkserver", 1)])
-def test_chains_in_other_processes_draw_the_same(context, rounding):
-    """Sums may be rounded otherwise in code that another process compiled for itself."""
+def test_forked_chains_draw_the_same():
     model = regression()
-    here, there = sample(model), sample(model, cores=2, mp_ctx=context)
+    here, there = sample(model), sample(model, cores=2, mp_ctx="fork")
+    for name in ("x", "y", "slope", "sigma"):
+        np.testing.assert_array_equal(here.posterior[name], there.posterior[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("context", ["spawn", "forkserver"])
+def test_chains_of_new_processes_draw_the_same_up_to_rounding(context):
+    """Sums may be rounded otherwise in code that another process compiled for itself.
+
+    Trajectories of NUTS make such a difference grow without end, so the chains are short.
+    """
+    model = regression()
+    few = {"tune": 5, "draws": 5}
+    here, there = sample(model, **few), sample(model, **few, cores=2, mp_ctx=context)
     for name in ("x", "y", "slope", "sigma"):
         np.testing.assert_allclose(
-            here.posterior[name],
-            there.posterior[name],
-            rtol=1e-6 * rounding,
-            atol=1e-9 * rounding,
+            here.posterior[name], there.posterior[name], rtol=1e-6, atol=1e-9
         )
 
 
