@@ -1,6 +1,6 @@
 """Coverage of census-style noisy totals: analysed with their noise, and taken at face value.
 
-    python -m benchmarks.census [--replicates N] [--output FILE] [--docs]
+    python -m benchmarks.census [--replicates 100] [--workers 2] [--docs]
 
 A county of tracts of blocks. Parameters are drawn from their prior, counts from the parameters;
 blocks and tracts are published with discrete Gaussian noise of known variances, the county's
@@ -12,24 +12,23 @@ blocks as counts, negative ones as zero.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import warnings
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
 import pymc_privacy as pmp
-from benchmarks.mixing import write_between_markers
+from benchmarks.measuring import QUIET
+from benchmarks.papers.pages import Row, command, mean_and_error, remarks
 
 TRACTS, BLOCKS = 6, 12
 BLOCK_VARIANCE, TRACT_VARIANCE = 25.0, 4.0
 NAMES = ("level", "slope", "spread")
 LEVEL = 0.9
-RESULTS = Path(__file__).parent / "results" / "census.json"
 DOCS = Path(__file__).parents[1] / "docs" / "census.md"
 
 
@@ -108,11 +107,8 @@ def fit(model: pm.Model, seed: int, draws: int) -> dict[str, np.ndarray]:
             tune=draws,
             model=model,
             chains=1,
-            cores=1,
             random_seed=seed,
-            progressbar=False,
-            quiet=True,
-            compute_convergence_checks=False,
+            **QUIET,
         )
     posterior = result["posterior"]
     names = [*NAMES, *(["count"] if "count" in posterior else [])]
@@ -123,30 +119,44 @@ def interval(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return tuple(np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0))
 
 
-def replicate(seed: int, draws: int) -> dict[str, dict[str, list[float]]]:
+def replicate(rng: np.random.Generator, draws: int) -> dict[str, Any]:
     """Return for each analysis and parameter whether it covers, the width, and the error."""
-    county = simulate(np.random.default_rng([7, seed]))
-    row = {}
+    logging.getLogger("pymc").setLevel(logging.ERROR)
+    county = simulate(rng)
+    row: dict[str, Any] = {}
     for name, model in (("exact", exact_model(county)), ("naive", naive_model(county))):
-        drawn, row[name] = fit(model, seed, draws), {}
+        drawn, row[name] = fit(model, int(rng.integers(2**31)), draws), {}
         for parameter in NAMES:
             low, high = interval(drawn[parameter])
             truth = county.truth[parameter]
-            error = float(drawn[parameter].mean() - truth)
-            row[name][parameter] = [float(low <= truth <= high), float(high - low), error]
+            error = drawn[parameter].mean() - truth
+            row[name][parameter] = [float(low <= truth <= high), high - low, error]
         if name == "exact":
             low, high = interval(drawn["count"])
             covered = (low <= county.counts) & (county.counts <= high)
             error = drawn["count"].mean(axis=0) - county.counts
             row[name]["counts"] = [covered.mean(), (high - low).mean(), np.sqrt((error**2).mean())]
         else:
+            # Counts at face value have no interval.
             error = np.maximum(county.blocks, 0) - county.counts
-            row[name]["counts"] = [np.nan, np.nan, np.sqrt((error**2).mean())]
+            row[name]["counts"] = [np.sqrt((error**2).mean())]
     return row
 
 
-def table(rows: list[dict]) -> str:
+def study(options: argparse.Namespace) -> pmp.Study:
+    """Return the study behind the table."""
+    return pmp.Study(
+        replicate,
+        {"draws": [options.draws]},
+        replicates=options.replicates,
+        seed=options.seed,
+        path=options.output / "census.jsonl",
+    )
+
+
+def table(rows: list[Row], options: argparse.Namespace) -> str:
     """Lay the results out as the docs show them."""
+    done = [row for row in rows if row["error"] is None]
     lines = [
         "| | with the noise: coverage of 90 % intervals | width | error (rms) "
         "| at face value: coverage | width | error (rms) |",
@@ -155,39 +165,21 @@ def table(rows: list[dict]) -> str:
     for parameter in (*NAMES, "counts"):
         cells = [parameter if parameter != "counts" else "counts of the blocks"]
         for analysis in ("exact", "naive"):
-            values = np.array([row[analysis][parameter] for row in rows], dtype=float)
-            covered, width = values[:, 0].mean(), values[:, 1].mean()
-            error = np.sqrt((values[:, 2] ** 2).mean())
+            *covering, errors = np.array([row[analysis][parameter] for row in done]).T
+            error = f"{np.sqrt((errors**2).mean()):.2f}"
+            if not covering:
+                cells += ["", "", error]
+                continue
             # Blocks of one county are not independent; parameters of different counties are.
-            spread = values[:, 0].std() / np.sqrt(len(rows))
-            if np.isnan(covered):
-                cells += ["", "", f"{error:.2f}"]
-            else:
-                cells += [f"{covered:.2f} ± {spread:.2f}", f"{width:.2f}", f"{error:.2f}"]
+            covered, spread = mean_and_error(covering[0])
+            cells += [f"{covered:.2f} ± {spread:.2f}", f"{covering[1].mean():.2f}", error]
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + f"\n\n{len(rows)} simulated counties; ± is one standard error."
+    note = f"{len(done)} simulated counties; ± is one standard error.{remarks(rows)}"
+    return "\n".join(lines) + "\n\n" + note
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--replicates", type=int, default=100)
-    parser.add_argument("--first", type=int, default=0, help="the first seed, to share the work")
-    parser.add_argument("--draws", type=int, default=400)
-    parser.add_argument("--output", type=Path, default=RESULTS)
-    parser.add_argument("--docs", action="store_true", help="write the table into the docs too")
-    parser.add_argument("--report", action="store_true", help="only lay out what was saved")
-    options = parser.parse_args()
-    logging.getLogger("pymc").setLevel(logging.ERROR)
-    first = options.first
-    rows = json.loads(options.output.read_text()) if options.report else []
-    for seed in () if options.report else range(first, first + options.replicates):
-        rows.append(replicate(seed, options.draws))
-        options.output.parent.mkdir(exist_ok=True)
-        options.output.write_text(json.dumps(rows, indent=1) + "\n")
-        print(seed, rows[-1]["exact"]["slope"], rows[-1]["naive"]["slope"], flush=True)
-    print("\n" + table(rows))
-    if options.docs:
-        write_between_markers(DOCS, "census", table(rows))
+    command(__doc__.splitlines()[0], study, table, "census", replicates=100, page=DOCS, draws=400)
 
 
 if __name__ == "__main__":

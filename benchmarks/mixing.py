@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,9 +24,12 @@ from typing import NamedTuple
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from arviz_stats.base import array_stats
 
 import pymc_privacy as pmp
+from benchmarks.measuring import timed_when_compiled, two_figures, worst_effective
+from benchmarks.papers import naive_bayes
+from benchmarks.papers.inputs import CLASSES, FEATURES, LEVELS
+from benchmarks.papers.pages import write
 from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.graph.columns import column_sums
 
@@ -140,32 +142,36 @@ def noncentred_gaussian(epsilon: float, size: int = 1000) -> pm.Model:
 
 def naive_bayes_bed(epsilon: float, size: int = 100) -> pm.Model:
     """Section 4 of Ju et al.: five classes, five features of three levels, all counts noisy."""
-    classes, features, levels = 5, 5, 3
     rng = np.random.default_rng(0)
-    p = rng.dirichlet(np.full(classes, 2.0))
-    tables = rng.dirichlet(np.full(levels, 2.0), size=(features, classes))
-    group = rng.choice(classes, size=size, p=p)
-    cells = [[rng.choice(levels, p=tables[k, g]) for g in group] for k in range(features)]
+    p = rng.dirichlet(np.full(CLASSES, 2.0))
+    tables = rng.dirichlet(np.full(LEVELS, 2.0), size=(FEATURES, CLASSES))
+    group = rng.choice(CLASSES, size=size, p=p)
+    cells = [[rng.choice(LEVELS, p=tables[k, g]) for g in group] for k in range(FEATURES)]
     counts = [
         ((group == i) & (np.array(cells[k]) == j)).sum()
-        for k in range(features)
-        for i in range(classes)
-        for j in range(levels)
+        for k in range(FEATURES)
+        for i in range(CLASSES)
+        for j in range(LEVELS)
     ]
-    mechanism = pmp.Laplace(epsilon=epsilon, sensitivity=2.0 * features)
-    released = mechanism.simulate(rng, np.array(counts, dtype=float))
+    released = naive_bayes.mechanism(epsilon).simulate(rng, np.array(counts, dtype=float))
+    return naive_bayes_model(released, epsilon, size)
+
+
+def naive_bayes_model(released: np.ndarray, epsilon: float, size: int) -> pm.Model:
+    """Write that model for a release of its counts, by feature, class and level."""
     with pm.Model() as model:
-        p = pm.Dirichlet("p", np.full(classes, 2.0))
-        tables = pm.Dirichlet("tables", np.full((features, classes, levels), 2.0))
+        p = pm.Dirichlet("p", np.full(CLASSES, naive_bayes.PRIOR))
+        tables = pm.Dirichlet("tables", np.full(naive_bayes.SHAPE, naive_bayes.PRIOR))
         group = pm.Categorical("group", p, shape=size)
         parts = []
-        for k in range(features):
+        for k in range(FEATURES):
             feature = pm.Categorical(f"feature_{k}", tables[k][group], shape=size)
             parts += [
-                pt.eq(group, i) & pt.eq(feature, j) for i in range(classes) for j in range(levels)
+                pt.eq(group, i) & pt.eq(feature, j) for i in range(CLASSES) for j in range(LEVELS)
             ]
         contributions = pt.stack([part.astype("float64") for part in parts], axis=1)
-        pmp.Privatized("s", contributions, mechanism, observed=released)
+        mechanism = naive_bayes.mechanism(epsilon)
+        pmp.Privatized("counts", contributions, mechanism, observed=released)
     return model
 
 
@@ -205,40 +211,16 @@ def parameters_of(model: pm.Model) -> list:
     return [rv for rv in model.free_RVs if not is_marked(rv) and rv.name not in ("z", "e")]
 
 
-def worst_effective(posterior, names: Sequence[str]) -> float:
-    """Return the smallest bulk effective size over all coordinates of some parameters."""
-    values = [posterior[name].values for name in names]
-    flat = [value.reshape(*value.shape[:2], -1) for value in values]
-    return min(
-        float(array_stats.ess(value[..., k], chain_axis=0, draw_axis=1))
-        for value in flat
-        for k in range(value.shape[-1])
-    )
-
-
 def measure(
     model: pm.Model, *, step: Sequence, draws: int, tune: int, chains: int = 2
 ) -> dict[str, float]:
-    """Sample once to compile, once to measure."""
+    """Return the rates of a list of step methods."""
     names = [rv.name for rv in parameters_of(model)]
-    options = {
-        "model": model,
-        "chains": chains,
-        "cores": 1,
-        "step": step,
-        "random_seed": 1,
-        "progressbar": False,
-        "quiet": True,
-        "compute_convergence_checks": False,
-        "var_names": names,
-    }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        pm.sample(5, tune=5, **options)
-        start = time.process_time()
-        result = pm.sample(draws, tune=tune, **options)
-    seconds = (time.process_time() - start) * draws / (draws + tune)
-    return _rates(worst_effective(result["posterior"], names), chains * draws, seconds)
+    posterior, seconds = timed_when_compiled(
+        draws, tune=tune, chains=chains, model=model, step=step, random_seed=1, var_names=names
+    )
+    seconds *= draws / (draws + tune)
+    return _rates(worst_effective(posterior, names), chains * draws, seconds)
 
 
 def measure_nutpie(model: pm.Model, *, draws: int, tune: int, chains: int = 2) -> dict[str, float]:
@@ -311,11 +293,6 @@ def table(rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def two_figures(value: float) -> str:
-    """Write a number rounded to two figures, and never as a power of ten."""
-    return f"{float(f'{value:.2g}'):g}"
-
-
 def _said(lengths: set[tuple[int, int]]) -> str:
     return " or ".join(f"{draws} draws after {tune} of tuning" for draws, tune in sorted(lengths))
 
@@ -341,21 +318,12 @@ def main() -> None:
             options.output.parent.mkdir(exist_ok=True)
             options.output.write_text(json.dumps(rows, indent=1) + "\n")
             if options.docs:
-                write_between_markers(DOCS, "mixing", table(rows))
+                write("mixing", table(rows), DOCS)
     print("\n" + table(rows))
 
 
 def _stored(path: Path) -> list[dict]:
     return json.loads(path.read_text())
-
-
-def write_between_markers(path: Path, name: str, text: str) -> None:
-    """Replace what stands between the two comments that name a table in a page."""
-    first, last = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    page = path.read_text()
-    before, rest = page.split(first)
-    _, after = rest.split(last)
-    path.write_text(f"{before}{first}\n\n{text}\n\n{last}{after}")
 
 
 if __name__ == "__main__":

@@ -14,8 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import time
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +21,8 @@ import pymc as pm
 import pytensor.tensor as pt
 
 import pymc_privacy as pmp
-from benchmarks.mixing import worst_effective, write_between_markers
+from benchmarks.measuring import timed_when_compiled, worst_effective
+from benchmarks.papers.pages import write
 
 EPSILONS = (1.0, 0.1)
 GROUPS = 20
@@ -66,24 +65,11 @@ def imputed(cells: int, epsilon: float) -> pm.Model:
 
 
 def measure(model: pm.Model, *, draws: int, tune: int, chains: int) -> dict[str, float]:
-    """Sample once to compile, once to measure."""
-    options = {
-        "model": model,
-        "chains": chains,
-        "cores": 1,
-        "random_seed": 1,
-        "progressbar": False,
-        "quiet": True,
-        "compute_convergence_checks": False,
-        "var_names": list(NAMES),
-    }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        pm.sample(2, tune=2, **options)
-        start = time.process_time()
-        result = pm.sample(draws, tune=tune, **options)
-    seconds = time.process_time() - start
-    effective = worst_effective(result["posterior"], NAMES)
+    """Return CPU seconds, tuning included, and effective draws."""
+    posterior, seconds = timed_when_compiled(
+        draws, tune=tune, chains=chains, model=model, random_seed=1, var_names=list(NAMES)
+    )
+    effective = worst_effective(posterior, NAMES)
     return {"seconds": seconds, "effective": effective, "per_second": effective / seconds}
 
 
@@ -135,7 +121,7 @@ def main() -> None:
         options.output.write_text(json.dumps(rows, indent=1) + "\n")
     print("\n" + table(rows))
     if options.docs:
-        write_between_markers(DOCS, "noisy counts", table(rows))
+        write("noisy counts", table(rows), DOCS)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
-import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,12 +20,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 
 import pymc_privacy as pmp
 from benchmarks import unknown_size
-from benchmarks.mixing import DOCS, two_figures, worst_effective, write_between_markers
+from benchmarks.measuring import timed_when_compiled, two_figures, worst_effective
+from benchmarks.mixing import DOCS, naive_bayes_model
 from benchmarks.papers import awan_figure_1, inputs, linear_regression, naive_bayes
+from benchmarks.papers.pages import write
 from pymc_privacy._compat import assign_step_methods
 
 RESULTS = Path(__file__).parent / "results" / "peers.json"
@@ -46,21 +45,10 @@ def regression(size: int) -> tuple[pm.Model, str]:
         covariates = rng.normal(data.mean, 1.0, size=(size, 2))
         error = rng.normal(0, np.sqrt(linear_regression.VARIANCE), size)
         response = data.beta[0] + covariates @ data.beta[1:] + error
-    mechanism = linear_regression.mechanism(10.0)
-    parts = _regression_contributions(*covariates.T, response)
-    released = mechanism.simulate(rng, np.array([part.sum() for part in parts]))
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, linear_regression.PRIOR_SD, shape=3)
-        x = pm.Normal("x", data.mean, 1.0, shape=(size, 2))
-        mean = beta[0] + x[:, 0] * beta[1] + x[:, 1] * beta[2]
-        y = pm.Normal("y", mean, np.sqrt(linear_regression.VARIANCE), shape=size)
-        contributions = pt.stack(_regression_contributions(x[:, 0], x[:, 1], y), axis=1)
-        pmp.Privatized("moments", contributions, mechanism, observed=released)
+    model = linear_regression.model(size)
+    sums = linear_regression.statistic_of(covariates, response)
+    linear_regression.publish(model, rng, sums, 10.0)
     return model, origin
-
-
-def _regression_contributions(*variables: Any) -> list[Any]:
-    return linear_regression.moments(*map(linear_regression.clamp, variables))
 
 
 def randomized_response(size: int, yes: int) -> tuple[pm.Model, str]:
@@ -86,23 +74,7 @@ def noisy_count(size: int, released: float) -> tuple[pm.Model, str]:
 def log_linear(epsilon: float) -> tuple[pm.Model, str]:
     """Write section 4 of Ju et al.: a class and five features, whose counts are noisy."""
     released, origin = _noisy_counts(epsilon)
-    size, prior = inputs.RECORDS, naive_bayes.PRIOR
-    with pm.Model() as model:
-        p = pm.Dirichlet("p", np.full(inputs.CLASSES, prior))
-        tables = pm.Dirichlet("tables", np.full(naive_bayes.SHAPE, prior))
-        group = pm.Categorical("group", p, shape=size)
-        cells = []
-        for k in range(inputs.FEATURES):
-            feature = pm.Categorical(f"feature_{k}", tables[k][group], shape=size)
-            cells += [
-                pt.eq(group, i) & pt.eq(feature, j)
-                for i in range(inputs.CLASSES)
-                for j in range(inputs.LEVELS)
-            ]
-        contributions = pt.stack([cell.astype("float64") for cell in cells], axis=1)
-        mechanism = naive_bayes.mechanism(epsilon)
-        pmp.Privatized("counts", contributions, mechanism, observed=released)
-    return model, origin
+    return naive_bayes_model(released, epsilon, inputs.RECORDS), origin
 
 
 def _noisy_counts(epsilon: float) -> tuple[np.ndarray, str]:
@@ -211,28 +183,21 @@ def default_steps(model: pm.Model) -> list:
 
 
 def run(name: str, *, draws: int, tune: int, chains: int = 2) -> dict[str, Any]:
-    """Sample once to compile, once to measure."""
+    """Measure one input."""
     chosen = INPUTS[name]
     model, origin = chosen.write()
     steps = default_steps(model)
-    options = {
-        "model": model,
-        "chains": chains,
-        "cores": 1,
-        "step": steps,
-        "initvals": {"n": chosen.size} if "n" in chosen.parameters else None,
-        "random_seed": 1,
-        "progressbar": False,
-        "quiet": True,
-        "compute_convergence_checks": False,
-        "var_names": list(chosen.parameters),
-    }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        pm.sample(5, tune=5, **options)
-        start = time.process_time()
-        posterior = pm.sample(draws, tune=tune, **options)["posterior"]
-    seconds = (time.process_time() - start) * draws / (draws + tune)
+    posterior, seconds = timed_when_compiled(
+        draws,
+        tune=tune,
+        chains=chains,
+        model=model,
+        step=steps,
+        initvals={"n": chosen.size} if "n" in chosen.parameters else None,
+        random_seed=1,
+        var_names=list(chosen.parameters),
+    )
+    seconds *= draws / (draws + tune)
     size = float(posterior["n"].mean()) if "n" in chosen.parameters else chosen.size
     # Counts of equal records move without a look at any single one.
     sweeps = not any(isinstance(step, pmp.CountStates) for step in steps)
@@ -314,7 +279,7 @@ def main() -> None:
             options.output.parent.mkdir(exist_ok=True)
             options.output.write_text(json.dumps(rows, indent=1) + "\n")
     if options.docs:
-        write_between_markers(DOCS, "peers", table(rows))
+        write("peers", table(rows), DOCS)
     print("\n" + table(rows))
 
 

@@ -28,13 +28,9 @@ import pytensor.tensor as pt
 from arviz_stats.base import array_stats
 
 import pymc_privacy as pmp
-from benchmarks.mixing import (
-    _moments,
-    _regression_priors,
-    two_figures,
-    write_between_markers,
-)
-from benchmarks.papers.pages import Row, command, markdown, mean_and_error, remarks
+from benchmarks.measuring import QUIET, timed_sample, two_figures, worst_effective
+from benchmarks.mixing import _moments, _regression_priors
+from benchmarks.papers.pages import Row, command, markdown, mean_and_error, remarks, write
 
 PAGE = Path(__file__).parents[1] / "docs" / "unknown-size.md"
 SIZE, CAPACITY, SENSITIVITY = 1000, 12_000, 9.0
@@ -163,13 +159,10 @@ def replicate(
         model=model,
         step=step,
         chains=4 if ours else 1,
-        cores=1,
         initvals={"n": start},
         random_seed=int(rng.integers(2**31)),
         var_names=["beta", "tau", "n"],
-        progressbar=False,
-        quiet=True,
-        compute_convergence_checks=False,
+        **QUIET,
     )
     posterior = result["posterior"].to_dataset()
     draws = {
@@ -270,34 +263,21 @@ def rates(options: argparse.Namespace) -> str:
         "model": model,
         "step": step,
         "chains": 2,
-        "cores": 1,
         "initvals": {"n": SIZE},
         "var_names": names,
-        "progressbar": False,
-        "quiet": True,
-        "compute_convergence_checks": False,
     }
     publish(model, statistics, SIZE, 1.0, 0.1)
-    pm.sample(5, tune=5, random_seed=1, **common)
+    timed_sample(5, tune=5, random_seed=1, **common)
     lines = []
     for epsilon_n in (0.001, 0.01, 0.1):
         publish(model, statistics, SIZE, 1.0, epsilon_n)
         found = []
         for seed in range(options.seeds):
-            start = time.process_time()
-            result = pm.sample(options.draws, tune=options.tune, random_seed=seed, **common)
-            seconds = time.process_time() - start
+            posterior, seconds = timed_sample(
+                options.draws, tune=options.tune, random_seed=seed, **common
+            )
             seconds *= options.draws / (options.draws + options.tune)
-            posterior = result["posterior"].to_dataset()
-            sizes = {
-                name: min(
-                    effective(value)
-                    for value in np.moveaxis(
-                        posterior[name].values.reshape(2, options.draws, -1), -1, 0
-                    )
-                )
-                for name in names
-            }
+            sizes = {name: worst_effective(posterior, [name]) for name in names}
             found.append(
                 (
                     sizes["n"] / (2 * options.draws),
@@ -335,7 +315,7 @@ def main() -> None:
         text = rates(options)
         print(text)
         if options.docs:
-            write_between_markers(PAGE, "unknown size", text)
+            write("unknown size", text, PAGE)
         return
     if sys.argv[1:2] == ["table"]:
         del sys.argv[1]

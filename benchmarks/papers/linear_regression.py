@@ -41,7 +41,12 @@ def mechanism(epsilon: float) -> pmp.Laplace:
 def statistic() -> np.ndarray:
     """Return the nine sums of the confidential database."""
     data = regression()
-    parts = moments(*(clamp(v) for v in (*data.covariates.T, data.response)))
+    return statistic_of(data.covariates, data.response)
+
+
+def statistic_of(covariates: np.ndarray, response: np.ndarray) -> np.ndarray:
+    """Return the nine sums of any database."""
+    parts = moments(*(clamp(v) for v in (*covariates.T, response)))
     return np.array([part.sum() for part in parts])
 
 
@@ -53,10 +58,13 @@ def confidential_mean() -> np.ndarray:
     return np.linalg.solve(precision, x.T @ data.response / VARIANCE)
 
 
-def model() -> pm.Model:
-    """Write the model of the records and of their release, both divided by the scale."""
+def model(size: int | None = None) -> pm.Model:
+    """Write the model of the records and of their release, both divided by the scale.
+
+    There are as many records as in the database, if ``size`` does not say otherwise.
+    """
     data = regression()
-    size = len(data.response)
+    size = size or len(data.response)
     with pm.Model() as written:
         beta = pm.Normal("beta", 0, PRIOR_SD, shape=3)
         x = pm.Normal("x", data.mean, 1.0, shape=(size, 2))
@@ -67,6 +75,13 @@ def model() -> pm.Model:
         noise = pmp.Laplace(scale=1.0)
         pmp.Privatized("moments", contributions / scale, noise, observed=released)
     return written
+
+
+def publish(written: pm.Model, rng: np.random.Generator, sums: np.ndarray, epsilon: float) -> None:
+    """Release nine sums, and set the data of the model to that."""
+    law = mechanism(epsilon)
+    released = law.simulate(rng, sums)
+    pm.set_data({"scale": law.scale, "released": released / law.scale}, model=written)
 
 
 @cache
@@ -81,9 +96,7 @@ def posterior_mean(
 ) -> dict[str, Any]:
     """Release the fixed database once more, fit, and return the posterior mean."""
     written, step = compiled()
-    law = mechanism(epsilon)
-    released = law.simulate(rng, statistic())
-    pm.set_data({"scale": law.scale, "released": released / law.scale}, model=written)
+    publish(written, rng, statistic(), epsilon)
     result = pm.sample(
         draws,
         tune=tune,

@@ -64,6 +64,7 @@ def command(
     marker: str,
     *,
     replicates: int,
+    page: Path = PAGE,
     **options: Any,
 ) -> None:
     """Run a study from the command line, print its table, and write it into the docs."""
@@ -87,4 +88,4 @@ def command(
     text = table(rows, chosen)
     print(text)
     if chosen.docs:
-        write(marker, text)
+        write(marker, text, page)

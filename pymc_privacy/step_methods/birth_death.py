@@ -35,8 +35,8 @@ from pymc_privacy.graph.sizing import (
 )
 from pymc_privacy.step_methods.interweave import (
     LEAST_ACCEPT,
-    _default_centred_steps,
-    _default_wide_steps,
+    default_centred_steps,
+    default_wide_steps,
 )
 from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 from pymc_privacy.step_methods.resizing import Resizing, no_room, with_reserve
@@ -175,9 +175,9 @@ class BirthDeath(BlockedStep):
         self._moves: Any = None
         self._guided_by: tuple[tuple, trail.Local] | None = None
         self._parameters = self._program.size - len(databases)
-        default = _default_centred_steps(self._program) if self._parameters else 0
+        default = default_centred_steps(self._program) if self._parameters else 0
         self._centred_steps = default if centred_steps is None else centred_steps
-        default = _default_wide_steps(self._program)
+        default = default_wide_steps(self._program)
         self._planned_wide_steps = default if noncentred_steps is None else noncentred_steps
         self._counts_leaps = noncentred_steps is None
         self._jumps = -1 if single else jumps

@@ -138,9 +138,9 @@ class Interweave(BlockedStep):
         self._program = compile_parameters(model, parameters, self.databases, compile_kwargs)
         self._moves: Any = None
         self._guided_by: tuple[tuple, guidance.Local] | None = None
-        default = _default_centred_steps(self._program)
+        default = default_centred_steps(self._program)
         self._centred_steps = default if centred_steps is None else centred_steps
-        default = _default_wide_steps(self._program)
+        default = default_wide_steps(self._program)
         wide = default if noncentred_steps is None else noncentred_steps
         self._planned_wide_steps = wide
         self._counts_leaps = noncentred_steps is None
@@ -280,14 +280,14 @@ class Interweave(BlockedStep):
         return progress_updates(_SHOWN)
 
 
-def _default_centred_steps(program: ParameterProgram) -> int:
+def default_centred_steps(program: ParameterProgram) -> int:
     """Return how many moves given the records one iteration makes: more where they cost little."""
     if "centred" not in program.gradients:
         return max(8, 3 * program.size)
     return 4 if program.has_statistics else 2
 
 
-def _default_wide_steps(program: ParameterProgram) -> int:
+def default_wide_steps(program: ParameterProgram) -> int:
     """Return how many moves with the records one iteration makes."""
     if not program.interweaves:
         # Each draws all records anew, as the sweep does.

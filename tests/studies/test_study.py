@@ -189,8 +189,8 @@ def test_a_killed_run_goes_on_with_nothing_lost_and_nothing_repeated(tmp_path, k
     finished = 60 - len(study.missing())
     assert 7 + 8 <= finished < 60, "the first line of the file names the study"
     before = len(calls(tmp_path))
-    # What workers had done and the file did not have yet is lost with the run, and done again.
-    assert before >= finished
+    # Each kill may cost what was in flight: at most two, and two that were being handed over.
+    assert before - finished <= 2 * 4
     with ThreadPoolExecutor(2) as executor:
         rows = study.run(executor, progressbar=False)
     assert len(calls(tmp_path)) - before == 60 - finished, "a finished replicate was run again"
