@@ -36,7 +36,7 @@ docs: $(VENV)/.docs ## build docs/_build/html; every code cell is run, warnings 
 	@echo "Open docs/_build/html/index.html."
 
 bench: $(VENV)/.plots ## run the benchmarks, one after the other
-	@for script in benchmarks/[a-z]*.py; do \
+	@for script in $$(grep -l __main__ benchmarks/*.py); do \
 		name=benchmarks.$$(basename "$$script" .py); \
 		echo "$$name"; $(PY) -m "$$name" || exit 1; \
 	done

@@ -27,6 +27,20 @@ def timed_sample(draws: int, *, tune: int, **options: Any) -> tuple[Any, float]:
     return result["posterior"], time.process_time() - start
 
 
+def timed_draws(draws: int, *, tune: int, **options: Any) -> tuple[Any, float]:
+    """As `timed_sample`, with the CPU seconds of the draws alone, when tuning is over."""
+    began: dict[int, float] = {}
+    ended: dict[int, float] = {}
+
+    def watch(trace, draw):
+        if draw.tuning or draw.chain not in began:
+            began[draw.chain] = time.process_time()
+        ended[draw.chain] = time.process_time()
+
+    posterior, _ = timed_sample(draws, tune=tune, callback=watch, **options)
+    return posterior, sum(ended[chain] - began[chain] for chain in began)
+
+
 def timed_when_compiled(draws: int, *, tune: int, **options: Any) -> tuple[Any, float]:
     """Sample once to compile, once to measure; as `timed_sample`."""
     timed_sample(5, tune=5, **options)

@@ -3,8 +3,8 @@
     python -m benchmarks.unknown_size rates [--docs]
     python -m benchmarks.unknown_size table [--replicates 100] [--workers 2] [--docs]
 
-``rates`` measures effective draws per CPU second of our default sampler after compilation, for
-the number of records and for the worst parameter, tuning left out in proportion.
+``rates`` measures effective draws per CPU second of our default sampler after compilation and
+tuning, for the number of records and for the worst parameter.
 
 ``table`` sets four columns side by side: (a) the printed table; (b) the published algorithm with
 the density that the published code evaluates, in which the exact number of records enters through
@@ -28,7 +28,7 @@ import pytensor.tensor as pt
 from arviz_stats.base import array_stats
 
 import pymc_privacy as pmp
-from benchmarks.measuring import QUIET, timed_sample, two_figures, worst_effective
+from benchmarks.measuring import QUIET, timed_draws, timed_sample, two_figures, worst_effective
 from benchmarks.mixing import _moments, _regression_priors
 from benchmarks.papers.pages import Row, command, markdown, mean_and_error, remarks, write
 
@@ -273,10 +273,9 @@ def rates(options: argparse.Namespace) -> str:
         publish(model, statistics, SIZE, 1.0, epsilon_n)
         found = []
         for seed in range(options.seeds):
-            posterior, seconds = timed_sample(
+            posterior, seconds = timed_draws(
                 options.draws, tune=options.tune, random_seed=seed, **common
             )
-            seconds *= options.draws / (options.draws + options.tune)
             sizes = {name: worst_effective(posterior, [name]) for name in names}
             found.append(
                 (
@@ -296,9 +295,11 @@ def rates(options: argparse.Namespace) -> str:
         "worst parameter per second",
         "milliseconds per iteration",
     ]
-    return f"Medians of {options.seeds} runs of {options.draws} draws.\n\n" + markdown(
-        header, lines
+    caption = (
+        f"Medians of {options.seeds} runs of two chains of {options.draws} draws after "
+        f"{options.tune}; CPU seconds of the draws, without tuning."
     )
+    return f"{caption}\n\n" + markdown(header, lines)
 
 
 def main() -> None:

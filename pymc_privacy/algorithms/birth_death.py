@@ -12,7 +12,7 @@ refused; no further factor appears at its ends, since the proposal is symmetric 
 *Joint moves* take n along with the parameters. A real nu, uniform on (n - 1, n] given n, makes
 log nu one more coordinate of the moves that hold base variates u_1, u_2, …; the density of
 log nu has the factor nu. They are those of `pymc_privacy.algorithms.leaps`, in coordinates where
-the ridge of `pymc_privacy.algorithms.ridge` is straight, and then a walk shaped for its far end.
+the ridge of `pymc_privacy.algorithms.ridge` is straight, with a frame for each part of it.
 
 *Single* moves are those of Algorithm 1 of Awan et al., kept for comparison: one record is
 born or dies, at n = 1 always the former, so that the proposal is not symmetric there.
@@ -29,6 +29,7 @@ from numba import njit
 
 from pymc_privacy.algorithms import noise as noises
 from pymc_privacy.algorithms.binding import Remember, bind
+from pymc_privacy.algorithms.frames import single_frame
 from pymc_privacy.algorithms.interweave import (
     SHORT_STEP,
     acceptance,
@@ -40,8 +41,6 @@ from pymc_privacy.algorithms.noise import JointLaw, Law, Noise
 from pymc_privacy.algorithms.ridge import bend
 
 JUMP_ACCEPT = 0.4
-# For so many guided steps one is shaped for the ridge's far end.
-FAR_SHARE = 3
 
 
 class Info(NamedTuple):
@@ -225,18 +224,13 @@ def centred_move(rng, q, factor, scale, steps, arguments):
     raise NotImplementedError
 
 
-def noncentred_move(rng, q, factor, scale, steps, arguments):
-    """Stand for a walk given the base variates, in coordinates where the ridge is straight."""
+def guided_move(rng, q, frame, scale, steps, leaps, arguments):
+    """Stand for a bound `guided_walk`, in coordinates where the ridge is straight."""
     raise NotImplementedError
 
 
-def guided_move(rng, q, origin, factor, scale, steps, leaps, arguments):
-    """Stand for a bound `pymc_privacy.algorithms.leaps.guided_walk`, in the same coordinates."""
-    raise NotImplementedError
-
-
-def frame_given_base(reference, lengths, precision, weights, mean, spread, arguments):
-    """Stand for a bound `pymc_privacy.algorithms.leaps.local_frame`, in the same coordinates."""
+def frame_given_base(references, lengths, precision, weights, scores, mean, spread, arguments):
+    """Stand for a bound `local_frame`, in the same coordinates."""
     raise NotImplementedError
 
 
@@ -282,23 +276,17 @@ def sized_moves(rng, q, held, records, bounds, data, centred, wide, local):
 
     As `pymc_privacy.algorithms.leaps.guided_moves`, but for the order: ``records`` end with
     fresh ones, which are draws given the parameters at the start only. ``bounds`` are the least
-    and the largest value of each size; ``wide`` ends with the ridge, and ``local`` with a second
-    reference, at its far end.
+    and the largest value of each size; ``wide`` ends with the ridge.
     """
     u = base(rng, q, *(held + records + data[2]))
     factor, scale, steps, ridge = wide
-    given = (ridge,) + held + u + bounds + data[3]
     q = q.copy()
     bend(q, ridge, -1.0)
-    origin, far, leaps = q, factor, False
+    frame, leaps = single_frame(q, factor), False
     if local[0].size > 0 and steps > 0:
-        slopes = (ridge,) + held + u + data[5]
-        far = frame_given_base(local[7], *local[1:6], slopes)[1]
-        origin, factor = frame_given_base(*local[:6], slopes)
-        leaps = local[6]
-    q, t, there, leapt = guided_move(rng, q, origin, factor, scale, steps, leaps, given)
-    # The frame of the ridge's middle does not fit its end.
-    q = noncentred_move(rng, q, far, scale, steps // FAR_SHARE, given)[0]
+        frame, leaps = frame_given_base(*local[:7], (ridge,) + held + u + data[5]), local[7]
+    given = (ridge,) + held + u + bounds + data[3]
+    q, t, there, leapt = guided_move(rng, q, frame, scale, steps, leaps, given)
     bend(q, ridge, 1.0)
     records = forward(q, *(held + u + data[4]))
     totals = statistics(q, *(held + records + data[0]))
@@ -345,4 +333,5 @@ def compile_moves(
         for name in ("noncentred", "released")
     }
     names = bind_guided({**functions, **straight}, gradients=gradients, remember=remember)
+    del names["noncentred_move"]
     return bind(sized_moves, names, label="sized moves", remember=remember)

@@ -19,7 +19,9 @@ ACCEPTED_LEAPS = 5.0
 FEWEST_STEPS = 40
 _MEMORY = 0.05
 
-Local = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, bool]
+Local = tuple[
+    np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, bool
+]
 
 
 class Guide(NamedTuple):
@@ -61,16 +63,23 @@ def local(walk: Tuning, guide: Guide, weights: np.ndarray, *, leap: bool) -> Loc
     """
     if not len(walk.centre):
         return unguided()
-    lengths = LENGTH_OF_SLOPES * np.linalg.norm(walk.factor, axis=1)
-    precision = np.linalg.inv(walk.factor @ walk.factor.T)
+    reference, scores = walk.centre[None], np.zeros(1)
     residual = guide.residual
-    return (walk.centre, lengths, precision, weights, residual.centre, residual.factor, leap)
+    lengths, precision = slopes(walk)
+    given = (reference, lengths, precision, weights, scores)
+    return (*given, residual.centre, residual.factor, leap)
+
+
+def slopes(walk: Tuning) -> tuple[np.ndarray, np.ndarray]:
+    """Return over which lengths slopes are taken, and the precision of the parameters' law."""
+    lengths = LENGTH_OF_SLOPES * np.linalg.norm(walk.factor, axis=1)
+    return lengths, np.linalg.inv(walk.factor @ walk.factor.T)
 
 
 def unguided() -> Local:
     """Return what stands for `local` where nothing is known."""
     nothing, square = np.empty(0), np.empty((0, 0))
-    return (nothing, nothing, square, nothing, nothing, square, False)
+    return (square, nothing, square, nothing, nothing, nothing, square, False)
 
 
 def learn(
@@ -112,4 +121,4 @@ def _learn_residual(residual: Tuning, t: np.ndarray, tune_steps: int) -> Tuning:
     residual = residual._replace(iteration=residual.iteration + 1)
     if not tuning.at_milestone(residual, tune_steps):
         return residual
-    return tuning.learn_factor(residual, forget=residual.iteration <= tune_steps // 4)
+    return tuning.learn_factor(residual, forget=False)

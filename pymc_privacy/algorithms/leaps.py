@@ -7,16 +7,16 @@ r = S - s its misfit at the reference, W = diag(1 / b²), and P a precision that
 
     (L Lᵀ)⁻¹ = P + J W Jᵀ,    c = reference - L Lᵀ J W r.
 
-Moves are made in coordinates t with theta = c + L (m + F t), where tuning has fixed the mean m and
-the factor F of what is left, L⁻¹ (theta - c). All of this depends on u alone, which the moves
-hold. A *leap* draws t* from Student's law g, whatever t; a *drift* draws w given t, where g is a
-mixture of Normal(0, 1 / w), and t* = sqrt(1 - a²) t + a e / sqrt(w) with e standard normal; a
-*single* draws one coordinate of t* from a Student law g with heavier tails, and keeps the others.
-All are reversible for their g (the second by Kamatani, 2018), so that they are accepted by the
-ratio of densities times g(t) / g(t*). An accepted leap forgets where the parameters were; drifts
-move them where leaps seldom lead; singles bring them back from tails that are heavy in a few
-directions only, as those of coefficients whose own scale is unknown. Where leaps are hardly ever
-accepted, t walks at random instead.
+Moves are made in coordinates t of `pymc_privacy.algorithms.frames`, with theta = c + L (m + F t),
+where tuning has fixed the mean m and the factor F of what is left, L⁻¹ (theta - c). All of this
+depends on u alone, which the moves hold. A *leap* draws t* from Student's law g, whatever t; a
+*drift* draws w given t, where g is a mixture of Normal(0, 1 / w), and t* = sqrt(1 - a²) t + a e /
+sqrt(w) with e standard normal; a *single* draws one coordinate of t* from a Student law g with
+heavier tails, and keeps the others. All are reversible for their g (the second by Kamatani, 2018),
+so that they are accepted by the ratio of densities of t times g(t) / g(t*). An accepted leap
+forgets where the parameters were; drifts move them where leaps seldom lead; singles bring them
+back from tails that are heavy in a few directions only, as those of coefficients whose own scale is
+unknown, or of a size. Where leaps are hardly ever accepted, t walks at random instead.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import numpy as np
 from numba import njit
 
 from pymc_privacy.algorithms.binding import Remember, bind
+from pymc_privacy.algorithms.frames import coordinates, has_size, place, single_frame
 from pymc_privacy.algorithms.interweave import (
     SHORT_STEP,
     acceptance,
@@ -37,7 +38,6 @@ from pymc_privacy.algorithms.interweave import (
     centred_move,
     forward,
     log_density,
-    lower_times,
     noncentred_move,
     statistics,
 )
@@ -53,25 +53,14 @@ def misfit(q, *arguments):
     raise NotImplementedError
 
 
-def frame_given_base(reference, lengths, precision, weights, mean, spread, arguments):
+def frame_given_base(references, lengths, precision, weights, scores, mean, spread, arguments):
     """Stand for a bound `local_frame`."""
     raise NotImplementedError
 
 
-def guided_move(rng, q, origin, factor, scale, steps, leaps, arguments):
+def guided_move(rng, q, frame, scale, steps, leaps, arguments):
     """Stand for a bound `guided_walk` or `guided_trajectory`."""
     raise NotImplementedError
-
-
-@njit(cache=True)
-def solve_lower(factor, vector):
-    """Return L⁻¹ v for a lower-triangular L."""
-    solution = vector.copy()
-    for i in range(vector.size):
-        for j in range(i):
-            solution[i] -= factor[i, j] * solution[j]
-        solution[i] /= factor[i, i]
-    return solution
 
 
 @njit(cache=True)
@@ -86,35 +75,39 @@ def student_weight(rng, t, degrees):
     return 2 * rng.standard_gamma(0.5 * (degrees + t.size)) / (degrees + (t * t).sum())
 
 
-def local_frame(reference, lengths, precision, weights, mean, spread, arguments):
-    """Return the origin c + L m and the factor L F of t, for these base variates.
+def local_frame(references, lengths, precision, weights, scores, mean, spread, arguments):
+    """Return the frame of t for these base variates, with an origin and a factor per reference.
 
     The slopes of the statistic are differences over ``lengths``, wide enough to see a slope
-    where records are counts.
+    where records are counts. Coordinates beyond the precision are those of the reference.
     """
-    here = misfit(reference, *arguments)[0]
-    slopes = np.empty((reference.size, weights.size))
-    for i in range(reference.size):
-        there = reference.copy()
-        there[i] += lengths[i]
-        slopes[i] = (misfit(there, *arguments)[0] - here) / lengths[i]
-    weighted = slopes * weights
-    information, pull = precision + weighted @ slopes.T, weighted @ here
-    # A slope that is no number, or one beyond all measure, is no guide.
-    if not (np.isfinite(information).all() and np.isfinite(pull).all()):
-        information, pull = precision, np.zeros(reference.size)
-    covariance = np.linalg.inv(information)
-    factor = np.linalg.cholesky((covariance + covariance.T) / 2)
-    return reference - covariance @ pull + factor @ mean, factor @ spread
+    count, free = len(references), len(precision)
+    origins, factors = np.empty((count, free)), np.empty((count, free, free))
+    slopes = np.empty((free, weights.size))
+    for k in range(count):
+        here = misfit(references[k], *arguments)[0]
+        for i in range(free):
+            there = references[k].copy()
+            there[i] += lengths[i]
+            slopes[i] = (misfit(there, *arguments)[0] - here) / lengths[i]
+        weighted = slopes * weights
+        information, pull = precision + weighted @ slopes.T, weighted @ here
+        # A slope that is no number, or one beyond all measure, is no guide.
+        if not (np.isfinite(information).all() and np.isfinite(pull).all()):
+            information, pull = precision, np.zeros(free)
+        covariance = np.linalg.inv(information)
+        factors[k] = np.linalg.cholesky((covariance + covariance.T) / 2)
+        origins[k] = references[k, :free] - covariance @ pull
+    return scores, references[:, -1].copy(), origins, factors, mean, spread
 
 
-def guided_walk(rng, q, origin, factor, scale, steps, leaps, arguments):
+def guided_walk(rng, q, frame, scale, steps, leaps, arguments):
     """Make leaps, drifts and singles in turn if ``leaps``, and else walk at random.
 
     Returns the parameters, their t, and the mean acceptances of drifts or walk, and of leaps.
     """
-    here = solve_lower(factor, q - origin)
-    now = log_density(q, *arguments)[0].item()
+    here = coordinates(q, frame)
+    now = log_density(q, *arguments)[0].item() + place(here, frame)[1]
     accepted, offered = np.zeros(3), np.zeros(3)
     for step in range(steps):
         kind = _TURNS[step % 4] if leaps else DRIFT
@@ -124,6 +117,9 @@ def guided_walk(rng, q, origin, factor, scale, steps, leaps, arguments):
             there /= math.sqrt(student_weight(rng, here[:0], degrees))
         elif kind == SINGLE:
             degrees, chosen = SINGLE_DEGREES_OF_FREEDOM, rng.integers(0, q.size)
+            # A size has the heaviest tail: every other one is its turn.
+            if has_size(frame) and offered[SINGLE] % 2 == 0:
+                chosen = q.size - 1
             part = slice(chosen, chosen + 1)
             fresh = there[chosen] / math.sqrt(student_weight(rng, here[:0], degrees))
             there[:] = here
@@ -136,8 +132,8 @@ def guided_walk(rng, q, origin, factor, scale, steps, leaps, arguments):
                 there += math.sqrt(1 - share * share) * here
             else:
                 there = here + length * there
-        proposal = origin + lower_times(factor, there)
-        then = log_density(proposal, *arguments)[0].item()
+        proposal, volume = place(there, frame)
+        then = log_density(proposal, *arguments)[0].item() + volume
         # A walk at random leaves a flat law invariant, all other steps a Student law.
         if leaps:
             then_ratio = then + log_student(here[part], degrees) - log_student(there[part], degrees)
@@ -152,31 +148,29 @@ def guided_walk(rng, q, origin, factor, scale, steps, leaps, arguments):
     return q, here, rates[DRIFT], rates[LEAP]
 
 
-def guided_trajectory(rng, q, origin, factor, scale, steps, leaps, arguments):
-    """Run trajectories shaped by the same factor; as `guided_walk`, without leaps."""
+def guided_trajectory(rng, q, frame, scale, steps, leaps, arguments):
+    """Run trajectories shaped by the frame's factor; as `guided_walk`, without leaps."""
+    factor = frame[3][0] @ frame[5]
     q, accept = noncentred_move(rng, q, factor, scale, steps, arguments)
-    return q, solve_lower(factor, q - origin), accept, 0.0
+    return q, coordinates(q, frame), accept, 0.0
 
 
 def guided_moves(rng, q, held, records, data, centred, wide, local):
     """Move the parameters given the records, then with them, guided by the base variates.
 
-    The arguments are those of `interweave.interwoven_moves`. ``local`` are reference, lengths,
-    precision, weights, mean and spread of `local_frame`, and whether to leap; with an empty
-    reference the walk is not guided. Returns the parameters, the records, the mean
-    acceptances of the two moves, t, and the mean acceptance of leaps.
+    The arguments are those of `interweave.interwoven_moves`. ``local`` are the arguments of
+    `local_frame`, and whether to leap; without references the walk is not guided. Returns the
+    parameters, the records, the mean acceptances of the two moves, t, and the mean acceptance of
+    leaps.
     """
     totals = statistics(q, *(held + records + data[0]))
     q, here = centred_move(rng, q, *centred, held + records + totals + data[1])
     u = base(rng, q, *(held + records + data[2]))
     factor, scale, steps = wide
-    origin, leaps = q, False
+    frame, leaps = single_frame(q, factor), False
     if local[0].size > 0 and steps > 0:
-        origin, factor = frame_given_base(*local[:6], held + u + data[5])
-        leaps = local[6]
-    q, t, there, leapt = guided_move(
-        rng, q, origin, factor, scale, steps, leaps, held + u + data[3]
-    )
+        frame, leaps = frame_given_base(*local[:7], held + u + data[5]), local[7]
+    q, t, there, leapt = guided_move(rng, q, frame, scale, steps, leaps, held + u + data[3])
     return q, forward(q, *(held + u + data[4])), here, there, t, leapt
 
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtr
 
 from pymc_privacy.algorithms import guidance, ridge, tuning
 from pymc_privacy.algorithms.guidance import Guide
 from pymc_privacy.algorithms.ridge import Ridge
 from pymc_privacy.algorithms.tuning import Tuning
 
-# The far end of a ridge: where the sizes are above this quantile.
-FAR_END = 0.95
-
-Local = tuple[
-    np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, bool, np.ndarray
-]
+# Frames are learnt where the last size has these standard normal scores.
+SCORES = np.array([-1.5, 0.0, 1.3, 2.3])
 
 
 class Trail(NamedTuple):
@@ -25,8 +22,8 @@ class Trail(NamedTuple):
     walk: Tuning
     """Where the ridge is straight."""
     ridge: Ridge
-    far: np.ndarray
-    """A point at the far end of the straight ridge; empty before one is known."""
+    knots: np.ndarray
+    """Logs of the last size with the scores of `SCORES`; empty before any is known."""
     guide: Guide
     seen: np.ndarray
     """All draws, with the logs of the sizes at the end."""
@@ -75,7 +72,7 @@ def learn(
     """
     if q is not None:
         trail = trail._replace(seen=np.concatenate([trail.seen, q[None]]))
-    if t is not None and len(trail.far):
+    if t is not None and len(trail.knots):
         trail = trail._replace(guide=guidance.follow(trail.guide, t, leapt, tune_steps // 4))
     if shape_is_learnt(trail, tune_steps) or not tuning.at_milestone(trail.walk, tune_steps):
         return trail
@@ -85,7 +82,7 @@ def learn(
 def _learn_shape(trail: Trail, bends: bool) -> Trail:
     """Take ridge and covariance from the later half of what was seen."""
     later = trail.seen[len(trail.seen) // 2 :]
-    parameters, sizes, _ = trail.ridge.curves.shape
+    sizes = trail.ridge.curves.shape[1]
     curve = trail.ridge
     if bends:
         curve = ridge.learn(later, sizes)
@@ -93,16 +90,28 @@ def _learn_shape(trail: Trail, bends: bool) -> Trail:
     walk = tuning.learn_factor(tuning.observed(trail.walk, later), forget=True)
     if not len(walk.centre):
         return trail._replace(walk=walk, ridge=curve)
-    logs = later[:, parameters:].sum(axis=1)
-    far = later[logs >= np.quantile(logs, FAR_END)].mean(axis=0)
-    return trail._replace(walk=walk, ridge=curve, far=far, guide=guidance.afresh(trail.guide))
+    knots = _knots(later[:, -1], walk)
+    return trail._replace(walk=walk, ridge=curve, knots=knots, guide=guidance.afresh(trail.guide))
 
 
-def local(trail: Trail, weights: np.ndarray, *, leap: bool) -> Local:
-    """Return the arguments of `leaps.local_frame`, whether to leap, and the far end.
+def _knots(logs: np.ndarray, walk: Tuning) -> np.ndarray:
+    """Return the quantiles of some draws, apart from each other wherever they were drawn."""
+    spread = np.linalg.norm(walk.factor[-1])
+    return 0.9 * np.quantile(logs, ndtr(SCORES)) + 0.1 * (walk.centre[-1] + spread * SCORES)
+
+
+def local(trail: Trail, weights: np.ndarray, *, leap: bool) -> guidance.Local:
+    """Return the arguments of `leaps.local_frame`, and whether to leap.
 
     Without weights nothing guides.
     """
-    if not len(weights):
-        return (*guidance.unguided(), np.empty(0))
-    return (*guidance.local(trail.walk, trail.guide, weights, leap=leap), trail.far)
+    walk, residual = trail.walk, trail.guide.residual
+    if not (len(weights) and len(trail.knots)):
+        return guidance.unguided()
+    lengths, precision = guidance.slopes(walk)
+    # Along the straight ridge, given the size.
+    covariance = walk.factor @ walk.factor.T
+    away = (trail.knots - walk.centre[-1]) / covariance[-1, -1]
+    references = walk.centre + np.outer(away, covariance[-1])
+    given = (references, lengths, np.ascontiguousarray(precision[:-1, :-1]), weights, SCORES)
+    return (*given, residual.centre, residual.factor, leap)

@@ -173,7 +173,7 @@ class BirthDeath(BlockedStep):
         self._program = compile_sized_parameters(twin, parameters, databases, compile_kwargs)
         self._resizings = [Resizing(d, compile_kwargs) for d in databases]
         self._moves: Any = None
-        self._guided_by: tuple[tuple, trail.Local] | None = None
+        self._guided_by: tuple[tuple, guidance.Local] | None = None
         self._parameters = self._program.size - len(databases)
         default = default_centred_steps(self._program) if self._parameters else 0
         self._centred_steps = default if centred_steps is None else centred_steps
@@ -322,11 +322,11 @@ class BirthDeath(BlockedStep):
             has_gradient="centred" in self._program.gradients,
         )
 
-    def _local(self) -> trail.Local:
+    def _local(self) -> guidance.Local:
         """Return what guides the moves with the records, as far as it is learnt."""
         learnt = self.trail
         leap = guidance.tries(learnt.guide, learnt.walk, self.tune_steps)
-        known = (learnt.far, learnt.guide, leap)
+        known = (learnt.knots, learnt.guide, leap)
         if self._guided_by is None or any(
             a is not b for a, b in zip(self._guided_by[0], known, strict=True)
         ):

@@ -7,11 +7,11 @@ from scipy import stats
 
 from pymc_privacy.algorithms import guidance, leaps, tuning
 from pymc_privacy.algorithms.binding import bind
+from pymc_privacy.algorithms.frames import place, single_frame
 from tests.algorithms.test_interweave import COVARIANCE, MEAN, largest_z, normal
 from tests.stochastic import Z_LIMIT, seed_of, z_of_mean
 
-ORIGIN = np.array([1.0, -1.0])
-FACTOR = np.array([[1.1, 0.0], [0.2, 1.6]])
+FRAME = single_frame(np.array([1.0, -1.0]), np.array([[1.1, 0.0], [0.2, 1.6]]))
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def after_leaps(rng, replicates=8000, steps=4, **names):
     """Start at exact draws, make each kind of step, and return where they are."""
     move = bind(leaps.guided_walk, {"log_density": normal} | names, label="test")
     start = rng.multivariate_normal(MEAN + 0.5, COVARIANCE, size=replicates)
-    return np.array([move(rng, q, ORIGIN, FACTOR, 0.8, steps, True, (0.5,))[0] for q in start])
+    return np.array([move(rng, q, FRAME, 0.8, steps, True, (0.5,))[0] for q in start])
 
 
 def test_leaps_leave_their_law_invariant(rng):
@@ -52,11 +52,11 @@ def test_singles_that_believe_in_the_law_of_leaps_are_noticed(rng):
 def test_the_coordinates_are_those_of_the_parameters(rng):
     move = bind(leaps.guided_walk, {"log_density": normal}, label="test")
     for steps in (0, 1, 2, 7):
-        q, t, walked, leapt = move(rng, MEAN, ORIGIN, FACTOR, 0.8, steps, True, (0.0,))
-        np.testing.assert_allclose(ORIGIN + FACTOR @ t, q)
+        q, t, walked, leapt = move(rng, MEAN, FRAME, 0.8, steps, True, (0.0,))
+        np.testing.assert_allclose(place(t, FRAME)[0], q)
         assert 0 <= walked <= 1
         assert 0 <= leapt <= 1
-    *_, leapt = move(rng, MEAN, ORIGIN, FACTOR, 0.8, 9, False, (0.0,))
+    *_, leapt = move(rng, MEAN, FRAME, 0.8, 9, False, (0.0,))
     assert leapt == 0
 
 
@@ -68,9 +68,10 @@ def student(q, shift):
 def student_chain(rng, rounds=16_000, **names):
     """Return how far a leap and a drift after it are from the law that both are made for."""
     move = bind(leaps.guided_walk, {"log_density": student} | names, label="test")
+    frame = single_frame(np.zeros(2), np.eye(2))
     q, draws = np.zeros(2), []
     for _ in range(rounds):
-        q, _, drifted, leapt = move(rng, q, np.zeros(2), np.eye(2), 1.0, 2, True, (0.0,))
+        q, _, drifted, leapt = move(rng, q, frame, 1.0, 2, True, (0.0,))
         assert drifted == pytest.approx(1)
         assert leapt == pytest.approx(1)
         draws.append((q * q).sum() / 2)
@@ -109,12 +110,12 @@ def chain(rng, follow, rounds=30_000):
     """Walk one parameter, shaped by the slopes at a reference: a fixed one, or where it is."""
     frame = bind(leaps.local_frame, {"misfit": exponential_misfit}, label="test")
     move = bind(leaps.guided_walk, {"log_density": standard_normal}, label="test")
-    one, none = np.ones(1), np.zeros(1)
+    one, none, eye = np.ones(1), np.zeros(1), np.eye(1)
     q, draws = none, []
     for _ in range(rounds):
         reference = q if follow else none
-        origin, factor = frame(reference, 0.01 * one, np.eye(1), 3 * one, none, np.eye(1), (0.0,))
-        q = move(rng, q, origin, factor, 2.4, 1, False, (0.0,))[0]
+        found = frame(reference[None], 0.01 * one, eye, 3 * one, none, none, eye, (0.0,))
+        q = move(rng, q, found, 2.4, 1, False, (0.0,))[0]
         draws.append(q[0])
     return max(abs(z_of_mean(np.array(d)[None], e)) for d, e in ((draws, 0), (np.square(draws), 1)))
 
@@ -140,18 +141,33 @@ def test_the_frame_of_a_linear_statistic_is_its_exact_posterior():
 
     frame = bind(leaps.local_frame, {"misfit": misfit}, label="test")
     precision, weights = np.array([[2.0, 0.3], [0.3, 1.0]]), np.array([1.0, 4.0, 0.5])
-    reference, mean, spread = np.array([0.4, -0.2]), np.array([0.1, 0.3]), np.diag([2.0, 3.0])
-    origin, factor = frame(
-        reference, np.full(2, 0.1), precision, weights, np.zeros(2), np.eye(2), (0.0,)
-    )
+    references = np.array([[0.4, -0.2], [1.0, 5.0]])
+    scores, mean, spread = np.array([-1.0, 1.0]), np.array([0.1, 0.3]), np.diag([2.0, 3.0])
+    found = frame(references, np.full(2, 0.1), precision, weights, scores, mean, spread, (0.0,))
     posterior = np.linalg.inv(precision + slopes.T @ np.diag(weights) @ slopes)
-    centre = posterior @ (precision @ reference + slopes.T @ (weights * released))
-    np.testing.assert_allclose(factor @ factor.T, posterior)
-    np.testing.assert_allclose(origin, centre)
-    assert factor[0, 1] == 0
-    shifted, wider = frame(reference, np.full(2, 0.1), precision, weights, mean, spread, (0.0,))
-    np.testing.assert_allclose(shifted, centre + factor @ mean)
-    np.testing.assert_allclose(wider, factor @ spread)
+    centres = [
+        posterior @ (precision @ reference + slopes.T @ (weights * released))
+        for reference in references
+    ]
+    for k in range(2):
+        np.testing.assert_allclose(found[2][k], centres[k])
+        np.testing.assert_allclose(found[3][k] @ found[3][k].T, posterior)
+        assert found[3][k][0, 1] == 0
+    for given, kept in zip((scores, references[:, 1], mean, spread), (0, 1, 4, 5), strict=True):
+        np.testing.assert_array_equal(found[kept], given)
+
+
+def test_beyond_the_precision_a_coordinate_stays_where_it_is():
+    @njit
+    def misfit(q, w):
+        return (np.array([q[0] + q[1] - 3]),)
+
+    frame = bind(leaps.local_frame, {"misfit": misfit}, label="test")
+    one, references = np.ones(1), np.array([[0.0, 0.0], [0.0, 2.0]])
+    scores = np.array([0.0, 1.0])
+    found = frame(references, np.ones(2), np.eye(1), one, scores, np.zeros(2), np.eye(2), (0.0,))
+    np.testing.assert_allclose(found[2], [[1.5], [0.5]])
+    np.testing.assert_array_equal(found[1], [0, 2])
 
 
 def test_slopes_beyond_all_measure_are_no_guide():
@@ -161,8 +177,9 @@ def test_slopes_beyond_all_measure_are_no_guide():
 
     frame = bind(leaps.local_frame, {"misfit": misfit}, label="test")
     one = np.ones(1)
-    origin, factor = frame(2 * one, one, 4 * np.eye(1), one, 0 * one, np.eye(1), (0.0,))
-    assert (origin[0], factor[0, 0]) == (2, 0.5)
+    given = (2 * one[None], one, 4 * np.eye(1), one, 0 * one, 0 * one, np.eye(1))
+    _, _, origins, factors, *_ = frame(*given, (0.0,))
+    assert (origins[0, 0], factors[0, 0, 0]) == (2, 0.5)
 
 
 def learning(rng, rounds, tune_steps):
@@ -206,5 +223,5 @@ def test_leaps_that_are_accepted_save_steps(accept, steps):
 
 def test_without_a_centre_nothing_guides():
     parts = guidance.local(tuning.init(3), guidance.init(3), np.ones(2), leap=True)
-    assert all(part.size == 0 for part in parts[:6])
-    assert not parts[6]
+    assert all(part.size == 0 for part in parts[:7])
+    assert not parts[7]

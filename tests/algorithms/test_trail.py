@@ -1,4 +1,4 @@
-"""What is learnt of a ridge in tuning: its curve, its far end, and what leaps leave."""
+"""What is learnt of a ridge in tuning: its curve, where to look at it, and what leaps leave."""
 
 import numpy as np
 import pytest
@@ -36,8 +36,18 @@ def test_a_curved_ridge_becomes_straight(rng):
     assert learnt(rng, 3 * TUNE // 4 + 1, bends=False).walk.factor[0, 0] > 0.2
 
 
-def test_the_far_end_is_where_sizes_are_large(rng):
-    assert learnt(rng, TUNE // 2 + 1).far[1] > 7.6
+def test_knots_are_where_the_sizes_are(rng):
+    found = learnt(rng, TUNE // 2 + 1)
+    np.testing.assert_allclose(found.knots, 7 + 0.5 * trail.SCORES, atol=0.4)
+
+
+def test_knots_are_apart_even_where_a_size_never_moved(rng):
+    found = trail.init(1, 1)
+    for _ in range(TUNE // 2 + 1):
+        found = found._replace(walk=tuning.rescale(found.walk, 0.4, 0.4))
+        point = np.array([rng.normal(), 7.0])
+        found = trail.learn(found, point, rng.normal(size=2), 0.3, TUNE, bends=True)
+    assert np.all(np.diff(found.knots) > 0)
 
 
 def test_the_last_quarter_of_tuning_keeps_the_ridge_and_learns_what_it_leaves(rng):
@@ -50,7 +60,7 @@ def test_the_last_quarter_of_tuning_keeps_the_ridge_and_learns_what_it_leaves(rn
         t = np.linalg.solve(known.factor, rng.normal(1, 3, size=2) - known.centre)
         after = trail.learn(after, draw(rng), t, 0.3, TUNE, bends=True)
     assert after.ridge is before.ridge
-    assert after.far is before.far
+    assert after.knots is before.knots
     np.testing.assert_array_equal(after.walk.factor, before.walk.factor)
     assert 2 < np.linalg.norm(after.guide.residual.factor[0]) < 4
     np.testing.assert_allclose(after.guide.residual.centre, 1, atol=1.2)
@@ -67,9 +77,21 @@ def test_where_nothing_moved_nothing_is_learnt():
 
 def test_without_weights_nothing_guides(rng):
     found = learnt(rng, TUNE // 2)
-    *near, far = trail.local(found, np.empty(0), leap=True)
-    assert not len(near[0])
-    assert not len(far)
-    *near, far = trail.local(found, np.ones(3), leap=True)
-    np.testing.assert_array_equal(near[0], found.walk.centre)
-    np.testing.assert_array_equal(far, found.far)
+    assert not len(trail.local(found, np.empty(0), leap=True)[0])
+    assert not len(trail.local(trail.init(1, 1), np.ones(3), leap=True)[0])
+
+
+def test_references_are_on_the_straight_ridge(rng):
+    found = learnt(rng, TUNE // 2)
+    references, _, precision, _, scores, *_, leap = trail.local(found, np.ones(3), leap=True)
+    np.testing.assert_array_equal(references[:, 1], found.knots)
+    # The law of the parameter given the size.
+    covariance = found.walk.factor @ found.walk.factor.T
+    np.testing.assert_allclose(
+        references[:, 0],
+        found.walk.centre[0]
+        + covariance[0, 1] / covariance[1, 1] * (found.knots - found.walk.centre[1]),
+    )
+    given = covariance[0, 0] - covariance[0, 1] ** 2 / covariance[1, 1]
+    np.testing.assert_allclose(precision, [[1 / given]])
+    assert (len(scores), leap) == (len(references), True)

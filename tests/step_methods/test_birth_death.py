@@ -175,16 +175,16 @@ TUNED = {"largest": (25,)}
 
 
 def bent(step):
-    """Return what tuning might have left: a ridge, its far end, and leaps that are worth it."""
+    """Return what tuning might have left: a ridge, knots on it, and leaps that are worth it."""
     size = step._program.size
     rng = np.random.default_rng(5)
     found = step.trail
     curves = rng.normal(0, 0.1, size=found.ridge.curves.shape)
     ridge = found.ridge._replace(centres=np.array([1.5]), reach=np.array([1.0]), curves=curves)
-    centre, far = np.concatenate([np.zeros((2, size - 1)), [[1.5], [2.0]]], axis=1)
+    centre, knots = np.append(np.zeros(size - 1), 1.5), np.array([0.8, 1.4, 2.0, 2.3])
     walk = found.walk._replace(factor=0.5 * np.eye(size), centre=centre)
     guide = found.guide._replace(accept=0.5)
-    return TUNED | {"trail": found._replace(walk=walk, ridge=ridge, far=far, guide=guide)}
+    return TUNED | {"trail": found._replace(walk=walk, ridge=ridge, knots=knots, guide=guide)}
 
 
 def test_prior_is_kept(coin_model, coin_step, request):
