@@ -1,6 +1,6 @@
 """Coverage of census-style noisy totals: analysed with their noise, and taken at face value.
 
-    python -m benchmarks.census [--replicates 100] [--workers 2] [--docs]
+    python -m benchmarks.census [--replicates 200] [--workers 2] [--docs]
 
 A county of tracts of blocks. Parameters are drawn from their prior, counts from the parameters;
 blocks and tracts are published with discrete Gaussian noise of known variances, the county's
@@ -179,7 +179,7 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
 
 
 def main() -> None:
-    command(__doc__.splitlines()[0], study, table, "census", replicates=100, page=DOCS, draws=400)
+    command(__doc__.splitlines()[0], study, table, "census", replicates=200, page=DOCS, draws=400)
 
 
 if __name__ == "__main__":

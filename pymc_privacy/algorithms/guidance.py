@@ -16,7 +16,7 @@ LENGTH_OF_SLOPES = 0.2
 LEAST_LEAPS = 0.02
 # So many accepted leaps are expected in one iteration.
 ACCEPTED_LEAPS = 5.0
-FEWEST_STEPS = 40
+FEWEST_STEPS = 20
 _MEMORY = 0.05
 
 Local = tuple[

@@ -27,6 +27,8 @@ class CarriedRecords:
     """The same in the coordinates of the value variables."""
     by_value: dict[TensorVariable, TensorVariable]
     """The same by value variable."""
+    weights: list[TensorVariable]
+    """Log densities of u that depend on parameters, with records on the first axis."""
 
 
 def carry_records(model, records: Sequence[TensorVariable]) -> CarriedRecords | None:
@@ -37,24 +39,26 @@ def carry_records(model, records: Sequence[TensorVariable]) -> CarriedRecords | 
         return None
     columns, base = [], []
     natural: dict[TensorVariable, TensorVariable] = {}
-    carried = []
+    carried, weights = [], []
     for rv, form in zip(records, forms, strict=True):
-        u, ours = _split(rv, form)
-        columns += ours
+        u, parts = _split(rv, form)
+        columns += parts
         base += _base_columns(rv, form)
         parameters = rv.owner.op.dist_params(rv.owner)
         made = form.forward(u, *parameters).astype(rv.dtype)
         value = in_value_coordinates(model, rv, made)
         # A record may be computed from records before it: these are carried as well.
-        made, value = (
-            graph_replace([made, value], natural, strict=False) if natural else (made, value)
-        )
+        ours = [made, value]
+        if form.log_weight is not None:
+            ours.append(form.log_weight(u, *parameters))
+        made, value, *weight = graph_replace(ours, natural, strict=False) if natural else ours
+        weights += weight
         natural[rv] = rv.type.filter_variable(made)
         carried.append(value)
-    graphs = given_others(model, [*natural.values(), *carried], records)
+    graphs = given_others(model, [*natural.values(), *carried, *weights], records)
     values = [model.rvs_to_values[rv] for rv in records]
     carried = [
-        v.type.filter_variable(c) for v, c in zip(values, graphs[len(records) :], strict=True)
+        v.type.filter_variable(c) for v, c in zip(values, graphs[len(records) :], strict=False)
     ]
     return CarriedRecords(
         columns=columns,
@@ -62,6 +66,7 @@ def carry_records(model, records: Sequence[TensorVariable]) -> CarriedRecords | 
         natural=dict(zip(records, graphs, strict=False)),
         values=carried,
         by_value=dict(zip(values, carried, strict=True)),
+        weights=graphs[2 * len(records) :],
     )
 
 

@@ -77,7 +77,8 @@ def density_given_base(
 ) -> TensorVariable:
     """Return the log density of parameters given base variates, records following from both.
 
-    ``statistics`` are those of `statistics_given_base`.
+    ``statistics`` are those of `statistics_given_base`. The density of the base variates
+    themselves is left to `weight_of_base`.
     """
     records = {rv for database in databases for rv in database.records}
     releases = {r for database in databases for r in database.releases}
@@ -89,6 +90,12 @@ def density_given_base(
     for release, statistic in statistics.items():
         density += release_density(model, release, statistic)
     return density
+
+
+def weight_of_base(parameters: Sequence[Variable], carried: CarriedRecords) -> TensorVariable:
+    """Return the log density of the base variates, as far as parameters enter it."""
+    rows = RowExpressions(carried.columns, parameters)
+    return sum((_column_sums(w, rows).sum() for w in carried.weights), start=pt.constant(0.0))
 
 
 def statistics_given_base(

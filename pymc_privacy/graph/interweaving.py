@@ -21,6 +21,7 @@ from pymc_privacy.graph.densities import (
     density_of_others,
     fresh_records,
     statistics_given_base,
+    weight_of_base,
 )
 from pymc_privacy.graph.parameter_program import (
     ParameterProgram,
@@ -50,7 +51,7 @@ def compile_parameters(
     ``centred(q, *held, *records, statistics)`` is log p(parameters, records, …) without the
     releases, and its gradient if it has one;
     ``base(rng, q, *held, *records)`` returns the u of the records, by columns;
-    ``noncentred(q, *held, *u)`` is log p(parameters, releases, … | u);
+    ``noncentred(q, *held, *u)`` is log p(parameters, releases, …, u);
     ``forward(q, *held, *u)`` returns the records (value coordinates) that u stands for;
     ``released(q, *held, *u)`` returns the statistic behind all releases less what was published,
     if their noise is additive, and else an empty vector.
@@ -87,6 +88,7 @@ def compile_parameters(
     elif carried := carry_records(model, records):
         statistics = statistics_given_base(model, databases, parameters, carried)
         density = density_given_base(model, databases, parameters, carried, statistics)
+        density += weight_of_base(parameters, carried)
         size = sum(np.size(point[value.name]) for value in parameters)
         many = size > FEW_PARAMETERS and _is_smooth(records)
         misfit, weights = misfit_of_releases(model, statistics)

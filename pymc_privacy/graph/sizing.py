@@ -34,6 +34,7 @@ from pymc_privacy.graph.densities import (
     density_of_others,
     fresh_records,
     statistics_given_base,
+    weight_of_base,
 )
 from pymc_privacy.graph.exact_length import with_exact_length
 from pymc_privacy.graph.interweaving import misfit_of_releases
@@ -225,6 +226,9 @@ def compile_sized_parameters(
         }
         longer = dict(zip(carried.columns, columns, strict=True))
         [density] = sizing.written([density], shorter)
+        # The move holds the base variates of all rows, also of those that do not exist.
+        [weight] = sizing.written([weight_of_base(parameters, carried)], longer)
+        density += weight
         graphs["base"] = sizing.written(carried.base, dict(zip(values, arrays, strict=True)))
         graphs["noncentred"] = [sizing.density(density)]
         graphs["forward"] = sizing.written(carried.values, longer)

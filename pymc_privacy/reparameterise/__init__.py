@@ -9,6 +9,7 @@ from pymc_privacy.reparameterise import (  # noqa: F401  (importing a family reg
     mixtures,
     multivariate,
     powers,
+    shapes,
     two_sided,
 )
 from pymc_privacy.reparameterise.base import (

@@ -23,8 +23,8 @@ class Reparameterisation(NamedTuple):
     """The two directions of x = T(parameters, u).
 
     ``forward(u, *parameters)`` must have the variable's law when u has a law that depends on
-    no parameter, and ``inverse(x, w, *parameters)`` must give back such a u given x: the
-    only one when T is one-to-one, otherwise a draw of it, made from the uniform w.
+    no parameter, or that of ``log_weight``, and ``inverse(x, w, *parameters)`` must give back such
+    a u given x: the only one when T is one-to-one, otherwise a draw of it, made from the uniform w.
     """
 
     forward: Callable[..., TensorVariable]
@@ -36,6 +36,12 @@ class Reparameterisation(NamedTuple):
 
     ``forward`` then takes, and ``inverse`` returns, a u of shape (*record shape, base_width),
     and the w that ``inverse`` takes has that shape as well.
+    """
+    log_weight: Callable[..., TensorVariable] | None = None
+    """The log density of u, up to a constant, where it does depend on the parameters.
+
+    ``log_weight(u, *parameters)`` has the shape of the record, or one number for each record. A
+    T that nearly takes the parameters out of u will do, if this says what it leaves in.
     """
 
 

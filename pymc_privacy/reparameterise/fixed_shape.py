@@ -1,15 +1,13 @@
 """Families whose shape must not move: u is standardised, and follows the law of that shape.
 
-A moving shape would need the inverse of an incomplete gamma or beta function for every
-record, which costs more than it gains.
+A moving shape would need the inverse of a distribution function for every record, which costs
+more than it gains.
 """
 
 from __future__ import annotations
 
 from pymc_privacy._compat import (
-    GammaRV,
     HalfStudentTRV,
-    InvGammaRV,
     SkewNormalRV,
     StudentTRV,
 )
@@ -36,13 +34,11 @@ def _skew_normal(op, loc, scale, shape):
     )
 
 
-@reparameterise.register(GammaRV)
-@reparameterise.register(InvGammaRV)
 @reparameterise.register(HalfStudentTRV)
-def _shape_and_scale(op, shape, scale):
-    if is_random(shape):
+def _half_student(op, df, scale):
+    if is_random(df):
         return None
     return Reparameterisation(
-        forward=lambda u, shape, scale: scale * u,
-        inverse=lambda x, w, shape, scale: x / scale,
+        forward=lambda u, df, scale: scale * u,
+        inverse=lambda x, w, df, scale: x / scale,
     )

@@ -213,7 +213,7 @@ def test_another_law_has_other_residuals(rng):
 
 
 @pytest.mark.parametrize(
-    ("accept", "steps"), [(0.0, 180), (0.019, 180), (0.1, 100), (0.2, 50), (0.9, 40)]
+    ("accept", "steps"), [(0.0, 180), (0.019, 180), (0.1, 100), (0.2, 50), (0.9, 20)]
 )
 def test_leaps_that_are_accepted_save_steps(accept, steps):
     guide = guidance.init(9)._replace(accept=accept)

@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor import function
 from pytensor.compile.mode import Mode
+from pytensor.graph.replace import clone_replace
 from scipy import stats
 
 from pymc_privacy.reparameterise import Reparameterisation, reparameterisation_of, reparameterise
@@ -239,14 +240,73 @@ def test_normal_vectors(rng):
             assert_mean(product, there[1][j, k], what=f"covariance {j}, {k}")
 
 
+def of_moving_shape(name):
+    """Return a law with two random parameters, SciPy's law of its first number, and these."""
+    a, b = pm.Gamma.dist(1, 1), pm.Gamma.dist(1, 1)
+    families = {
+        "Gamma": (pm.Gamma.dist(a, 1 / b, shape=SIZE), lambda a, b: stats.gamma(a, scale=b)),
+        "InverseGamma": (
+            pm.InverseGamma.dist(a, b, shape=SIZE),
+            lambda a, b: stats.invgamma(a, scale=b),
+        ),
+        "ChiSquared": (pm.ChiSquared.dist(a, shape=SIZE), lambda a, b: stats.chi2(a)),
+        "Beta": (pm.Beta.dist(a, b, shape=SIZE), stats.beta),
+        # One share is a beta variate.
+        "Dirichlet": (
+            pm.Dirichlet.dist(pt.stack([a, b, pt.constant(0.7)]), shape=(SIZE, 3)),
+            lambda a, b: stats.beta(a, b + 0.7),
+        ),
+    }
+    return *families[name], (a, b)
+
+
+SHAPES = ["Gamma", "InverseGamma", "ChiSquared", "Beta", "Dirichlet"]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [((2.5, 1.3), (2.7, 1.2)), ((0.4, 0.6), (0.45, 0.55)), ((30.0, 8.0), (32.0, 7.0))],
+    ids=["moderate", "small", "large"],
+)
+def test_records_of_a_moving_shape_arrive_with_a_weight(name, here, there, rng):
+    """Weighted by the law of u at the new parameters, records have the law of these."""
+    variable, exact, parameters = of_moving_shape(name)
+    form = reparameterisation_of(variable)
+    arguments = variable.owner.op.dist_params(variable.owner)
+    size = (*variable.type.shape, form.base_width)
+    value, w = variable.type("value"), pt.tensor("w", dtype="float64", shape=size)
+    u = pt.tensor("u", dtype="float64", shape=size)
+
+    def given(graph, values):
+        constants = [pt.constant(np.float64(v)) for v in values]
+        return clone_replace(graph, dict(zip(parameters, constants, strict=True)))
+
+    def at(graph, inputs, values):
+        return function(inputs, given(graph, values), mode=PLAIN, on_unused_input="ignore")
+
+    x = pm.draw(given(variable, here), random_seed=int(rng.integers(2**32)), mode=PLAIN)
+    inverse, forward = form.inverse(value, w, *arguments), form.forward(u, *arguments)
+    base = at(inverse, [value, w], here)(x, rng.random(size))
+    np.testing.assert_allclose(at(forward, [u], here)(base), x, rtol=1e-6, atol=1e-12)
+    log_weight = form.log_weight(u, *arguments)
+    change = at(log_weight, [u], there)(base) - at(log_weight, [u], here)(base)
+    weights = np.exp(change)
+    assert_mean(weights, 1.0, what="the mean weight")
+    arrived = at(forward, [u], there)(base)
+    arrived = arrived[:, 0] if arrived.ndim > 1 else arrived
+    law = exact(*there)
+    for q in (0.1, 0.3, 0.5, 0.7, 0.9):
+        assert_mean(weights * (arrived <= law.ppf(q)), q, what=f"P(x <= {law.ppf(q):.3g})")
+    assert stats.kstest(arrived, exact(*here).cdf).pvalue < 0.01, "the parameters are far apart"
+    # Hardly anything is left in u: the weights are close to one.
+    assert weights.std() < 0.05
+
+
 @pytest.mark.parametrize(
     "variable",
     [
-        pm.Beta.dist(pm.Gamma.dist(1, 1), 1.0, shape=5),
-        pm.Gamma.dist(pm.Gamma.dist(1, 1), 1.0, shape=5),
-        pm.InverseGamma.dist(pm.Gamma.dist(1, 1), 1.0, shape=5),
-        pm.ChiSquared.dist(pm.Gamma.dist(1, 1), shape=5),
-        pm.Dirichlet.dist(pm.Gamma.dist(1, 1, shape=3), shape=(5, 3)),
+        pm.Dirichlet.dist(pm.Gamma.dist(1, 1, shape=13), shape=(5, 13)),
         pm.Wald.dist(pm.Gamma.dist(1, 1), 1.0, shape=5),
         pm.VonMises.dist(0.0, pm.Gamma.dist(1, 1), shape=5),
         pm.StudentT.dist(nu=pm.Gamma.dist(1, 1), mu=0, sigma=1, shape=5),

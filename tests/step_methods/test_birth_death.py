@@ -8,8 +8,9 @@ from scipy import stats
 
 import pymc_privacy as pmp
 from pymc_privacy.errors import CapacityError, CapacityWarning
-from pymc_privacy.graph import sizing
+from pymc_privacy.graph import carrying, sizing
 from pymc_privacy.graph.database import is_release
+from pymc_privacy.reparameterise import Reparameterisation
 from tests import references
 from tests.references import Release
 from tests.stochastic import Z_LIMIT, assert_law, assert_mean, seed_of, z_of_mean
@@ -255,11 +256,20 @@ def pairs():
 
 
 def gammas():
+    """Records whose base variates have a weight, and not of the rows that exist alone."""
+    return of_shape(lambda shape: pm.Gamma.dist(shape, 1.0))
+
+
+def without_a_form():
     """Records without a form x = T(theta, u): all are drawn afresh with their parameters."""
+    return of_shape(lambda shape: pm.StudentT.dist(nu=1 + shape, mu=2.0, sigma=1.0))
+
+
+def of_shape(law):
     with pm.Model() as model:
         shape = pm.Gamma("shape", 3, 2)
         n = pm.DiscreteUniform("n", 1, 9)
-        x = pmp.Records("x", pm.Gamma.dist(shape, 1.0), size=n)
+        x = pmp.Records("x", law(shape), size=n)
         data = pm.Data("s_data", 0.0)
         pmp.Privatized("s", pt.clip(x, 0, 4), pmp.Laplace(scale=1.5), observed=data)
     return model, {"shape": stats.gamma(3, scale=0.5), "n": stats.randint(1, 10)}
@@ -278,14 +288,61 @@ def two_groups():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", [pairs, gammas, two_groups])
+@pytest.mark.parametrize("family", [pairs, gammas, without_a_form, two_groups])
 def test_prior_is_kept_in_other_models(family, request):
+    assert z_in_another_model(family, seed_of(request)) < Z_LIMIT
+
+
+def z_in_another_model(family, seed):
     model, laws = family()
     with model:
         step = pmp.BirthDeath()
     tuned = {"largest": (5,) * len(step._resizings)}
-    draws = alternate(model, step, seed_of(request), watched=laws, rounds=4000, tuned=tuned)
-    assert largest_z(draws, laws) < Z_LIMIT
+    draws = alternate(model, step, seed, watched=laws, rounds=4000, tuned=tuned)
+    return largest_z(draws, laws)
+
+
+@pytest.fixture
+def crude_gammas(monkeypatch):
+    """Carry gamma records by their scale alone, so that the weight has all to say of the shape."""
+    crude = Reparameterisation(
+        forward=lambda u, shape, scale: scale * u,
+        inverse=lambda x, w, shape, scale: x / scale,
+        log_weight=lambda u, shape, scale: (shape - 1) * pt.log(u) - u - pt.gammaln(shape),
+    )
+    monkeypatch.setattr(carrying, "reparameterisation_of", lambda rv: crude)
+
+
+@pytest.mark.slow
+def test_a_crude_form_with_its_weight_keeps_the_prior(crude_gammas, request):
+    assert z_in_another_model(gammas, seed_of(request)) < Z_LIMIT
+
+
+@pytest.mark.slow
+def test_a_weight_of_the_rows_that_exist_alone_is_noticed(crude_gammas, request, monkeypatch):
+    """Rows that do not exist are drawn given the parameters, and held while these move."""
+    written = sizing.Sizing.written
+
+    def of_those_that_exist(self, graphs, others, **options):
+        if others and not any(new.owner for new in others.values()):
+            others = {old: self.first_rows(new, 0) for old, new in others.items()}
+        return written(self, graphs, others, **options)
+
+    whole = sizing.weight_of_base
+    monkeypatch.setattr(sizing, "weight_of_base", lambda *a: _marked(whole(*a)))
+    monkeypatch.setattr(
+        sizing.Sizing,
+        "written",
+        lambda self, graphs, others, **options: (
+            of_those_that_exist if any(graph.name == "weight" for graph in graphs) else written
+        )(self, graphs, others, **options),
+    )
+    assert z_in_another_model(gammas, seed_of(request)) > Z_LIMIT
+
+
+def _marked(graph):
+    graph.name = "weight"
+    return graph
 
 
 def test_a_capacity_that_is_too_small_is_an_error(coin_model, coin_step, monkeypatch):

@@ -81,6 +81,31 @@ def of_fixed_shape():
     return t, pmp.Laplace(scale=2.0), {"theta": stats.norm(0.0, 0.7)}
 
 
+def gamma():
+    shape, scale = pm.Gamma("shape", 4.0, 2.0), pm.Gamma("scale", 4.0, 4.0)
+    x = pm.Gamma("x", shape, 1 / scale, shape=SIZE)
+    t = pt.stack([pt.clip(x, 0, 4), pt.clip(pt.log(x), -2, 2)], axis=1)
+    priors = {"shape": stats.gamma(4.0, scale=0.5), "scale": stats.gamma(4.0, scale=0.25)}
+    return t, pmp.Laplace(scale=2.0), priors
+
+
+def beta_of_inverse_gamma():
+    """Shapes that are records of another law with a moving shape, and may be small."""
+    shape = pm.Gamma("shape", 3.0, 2.0)
+    y = pm.InverseGamma("y", shape, 1.0, shape=SIZE)
+    x = pm.Beta("x", shape * 0.4, pt.clip(y, 0.2, 3), shape=SIZE)
+    t = pt.stack([x, pt.clip(y, 0, 3)], axis=1)
+    return t, pmp.Laplace(scale=1.0), {"shape": stats.gamma(3.0, scale=0.5)}
+
+
+def dirichlet():
+    shapes = pm.Gamma("shapes", 2.0, 1.0, shape=3)
+    total = pm.Gamma("total", 4.0, 1.0)
+    x = pm.Dirichlet("x", total * shapes, shape=(SIZE, 3))
+    t = pt.log(pt.clip(x, 0.05, 1))
+    return t, pmp.Laplace(scale=3.0), {"total": stats.gamma(4.0)}
+
+
 def normal_mixture():
     p, theta = pm.Beta("p", 2.0, 2.0), pm.Normal("theta", 0.0, 1.0)
     x = pm.NormalMixture("x", pt.stack([p, 1 - p]), pt.stack([theta, theta + 2]), 0.7, shape=SIZE)
@@ -106,6 +131,9 @@ FAMILIES = [
     triangular,
     asymmetric_laplace,
     of_fixed_shape,
+    gamma,
+    beta_of_inverse_gamma,
+    dirichlet,
     normal_mixture,
     zero_inflated,
 ]

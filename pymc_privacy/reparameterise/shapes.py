@@ -1,0 +1,169 @@
+"""Gamma, inverse gamma, beta and Dirichlet records whose shape moves.
+
+All are made of gamma variates of scale one, g_j of shape a_j: a beta or Dirichlet record is their
+shares, and given the record their sum is a gamma variate of shape sum a_j that is independent of
+it. The inverse of the incomplete gamma function would cost too much for every record, so T is
+close to it only, by the cube root of Wilson and Hilferty (1931):
+
+    G = b c³,  c = 1 - 1 / (9 b) + u / (3 sqrt(b)),  b = a + 1,    g = G exp(-e / a).
+
+Of shape b >= 1 the approximation is a good one; G times the power 1 / a of a uniform has shape a
+exactly, so that e is exponential, and given g, G - g is exponential too. The law of u is nearly
+standard normal, and what it still knows of the shape enters as a weight: with it the move is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytensor.tensor as pt
+
+from pymc_privacy._compat import (
+    BetaRV,
+    DirichletRV,
+    GammaRV,
+    InvGammaRV,
+    TensorVariable,
+)
+from pymc_privacy.reparameterise.base import Reparameterisation, is_random, reparameterise
+
+_MOST_SHARES = 12
+# A share this small is zero to all who look at it, and would have no logarithm.
+_TINY = 1e-290
+
+
+def _root(u: TensorVariable, shape: TensorVariable) -> TensorVariable:
+    """Return c; the last axis of u holds u and e."""
+    return 1 - 1 / (9 * (shape + 1)) + u[..., 0] / (3 * pt.sqrt(shape + 1))
+
+
+def _gamma(u: TensorVariable, shape: TensorVariable) -> TensorVariable:
+    """Return g."""
+    return (shape + 1) * _cubed(_root(u, shape)) * pt.exp(-u[..., 1] / shape)
+
+
+def _cubed(c: TensorVariable) -> TensorVariable:
+    """Return c³ by products: a power would cost more than all the rest."""
+    return c * c * c
+
+
+def _base(g: TensorVariable, w: TensorVariable, shape: TensorVariable) -> list[TensorVariable]:
+    """Return u and e given g, drawn by a uniform."""
+    g = pt.maximum(g, _TINY)
+    whole = g - pt.log1p(-w)
+    u = 3 * pt.sqrt(shape + 1) * ((whole / (shape + 1)) ** (1 / 3) - 1 + 1 / (9 * (shape + 1)))
+    return [u, shape * pt.log(whole / g)]
+
+
+def _log_weight(u: TensorVariable, shape: TensorVariable) -> TensorVariable:
+    """Return the log density of u, by that of G, and no weight where there is no such G."""
+    b, c = shape + 1, _root(u, shape)
+    density = (3 * shape + 2) * pt.log(c) - b * _cubed(c)
+    density += (shape + 0.5) * pt.log(b) - pt.gammaln(b)
+    return pt.switch(c > 0, density, -float("inf"))
+
+
+@reparameterise.register(GammaRV)
+@reparameterise.register(InvGammaRV)
+def _shape_and_scale(op, shape, scale):
+    inverted = isinstance(op, InvGammaRV)
+    if not is_random(shape):
+        # Standardised, x follows the law of its shape.
+        return Reparameterisation(
+            forward=lambda u, shape, scale: scale * u,
+            inverse=lambda x, w, shape, scale: x / scale,
+        )
+
+    def forward(u, shape, scale):
+        return scale / _gamma(u, shape) if inverted else scale * _gamma(u, shape)
+
+    def inverse(x, w, shape, scale):
+        g = scale / x if inverted else x / scale
+        return pt.stack(_base(g, w[..., 0], shape), axis=-1)
+
+    return Reparameterisation(
+        forward=forward,
+        inverse=inverse,
+        needs_uniform=True,
+        base_width=2,
+        log_weight=lambda u, shape, scale: _log_weight(u, shape),
+    )
+
+
+@reparameterise.register(BetaRV)
+def _beta(op, a, b):
+    if not (is_random(a) or is_random(b)):
+        return None
+    return Reparameterisation(
+        forward=lambda u, a, b: _shares(_pair(u), [_float(a), _float(b)])[0],
+        inverse=lambda x, w, a, b: pt.concatenate(
+            _base_of_shares([x, 1 - x], _pair(w), [_float(a), _float(b)]), axis=-1
+        ),
+        needs_uniform=True,
+        base_width=4,
+        log_weight=lambda u, a, b: _log_weight_of_shares(_pair(u), [_float(a), _float(b)]),
+    )
+
+
+def _float(shape: TensorVariable) -> TensorVariable:
+    """Return a shape with room for more than small whole numbers."""
+    return pt.cast(shape, "float64")
+
+
+def _pair(u: TensorVariable) -> list[TensorVariable]:
+    return [u[..., :2], u[..., 2:]]
+
+
+@reparameterise.register(DirichletRV)
+def _dirichlet(op, shapes):
+    width = shapes.type.shape[-1]
+    if not is_random(shapes) or width is None or width > _MOST_SHARES:
+        return None
+
+    def parts(u):
+        return [u[..., j, :] for j in range(width)]
+
+    def each(shapes):
+        return [shapes[..., j] for j in range(width)]
+
+    return Reparameterisation(
+        forward=lambda u, shapes: pt.stack(_shares(parts(u), each(shapes)), axis=-1),
+        inverse=lambda x, w, shapes: pt.stack(
+            _base_of_shares([x[..., j] for j in range(width)], parts(w), each(shapes)), axis=-2
+        ),
+        needs_uniform=True,
+        base_width=2,
+        log_weight=lambda u, shapes: _log_weight_of_shares(parts(u), each(shapes)),
+    )
+
+
+def _shares(
+    columns: Sequence[TensorVariable], shapes: Sequence[TensorVariable]
+) -> list[TensorVariable]:
+    gammas = [_gamma(u, shape) for u, shape in zip(columns, shapes, strict=True)]
+    total = sum(gammas[1:], start=gammas[0])
+    return [g / total for g in gammas]
+
+
+def _base_of_shares(
+    shares: Sequence[TensorVariable],
+    uniforms: Sequence[TensorVariable],
+    shapes: Sequence[TensorVariable],
+) -> list[TensorVariable]:
+    """Return u and e of each share, after a draw of the sum that they are shares of."""
+    whole = sum(shapes[1:], start=shapes[0])
+    rng = pt.random.shared_rng(seed=None)
+    _, total = pt.random.gamma(
+        whole + pt.zeros_like(shares[0]), scale=1.0, rng=rng, return_next_rng=True
+    )
+    return [
+        pt.stack(_base(share * total, w[..., 0], shape), axis=-1)
+        for share, w, shape in zip(shares, uniforms, shapes, strict=True)
+    ]
+
+
+def _log_weight_of_shares(
+    columns: Sequence[TensorVariable], shapes: Sequence[TensorVariable]
+) -> TensorVariable:
+    weights = [_log_weight(u, shape) for u, shape in zip(columns, shapes, strict=True)]
+    return sum(weights[1:], start=weights[0])
