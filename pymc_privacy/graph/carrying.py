@@ -39,7 +39,8 @@ def carry_records(model, records: Sequence[TensorVariable]) -> CarriedRecords | 
         return None
     columns, base = [], []
     natural: dict[TensorVariable, TensorVariable] = {}
-    carried, weights = [], []
+    carried: list[TensorVariable] = []
+    weights: list[TensorVariable] = []
     for rv, form in zip(records, forms, strict=True):
         u, parts = _split(rv, form)
         columns += parts
