@@ -17,6 +17,8 @@ from pymc_privacy.graph.sizing import SizedDatabase, compile_log_size
 
 # Beyond the largest number of records met in tuning, so that a walk seldom meets an end.
 ROOM = 1.5
+# And so much further now and then, for a way back from sizes that tuning has not met.
+MORE_ROOM = 8
 
 
 class Resized(NamedTuple):
@@ -169,15 +171,18 @@ def with_reserve(
 ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
     """Return all arrays of records, fresh ones behind if ``draw``, and how far each size may move.
 
-    Sizes above what tuning has met are not reached from below by the move that these are for, nor
-    the other way round: the two parts of the space have their own lengths of arrays, which a
-    reversible move must not change.
+    Sizes above some bound are not reached from below by the move that these are for, nor the other
+    way round: the two parts of the space have their own lengths of arrays, which a reversible
+    move must not change. The bound is a little above what tuning has met, and far above it as
+    often as that costs as much.
     """
     arrays: list[np.ndarray] = []
     bounds: list[np.ndarray] = []
     for resizing, number, met in zip(resizings, numbers, largest, strict=True):
         usual = min(resizing.capacity, math.ceil(ROOM * met) + 50)
-        least, most = (1, usual) if number <= usual else (usual + 1, resizing.capacity)
+        far = min(resizing.capacity, MORE_ROOM * usual)
+        bound = far if rng.random() * far < usual else usual
+        least, most = (1, bound) if number <= bound else (bound + 1, resizing.capacity)
         existing = [point[name][:number] for name in resizing.records]
         if draw:
             fresh, _ = resizing.draw(rng, point, most - number)

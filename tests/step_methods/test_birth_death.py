@@ -11,6 +11,7 @@ from pymc_privacy.errors import CapacityError, CapacityWarning
 from pymc_privacy.graph import carrying, sizing
 from pymc_privacy.graph.database import is_release
 from pymc_privacy.reparameterise import Reparameterisation
+from pymc_privacy.step_methods.resizing import with_reserve
 from tests import references
 from tests.references import Release
 from tests.stochastic import Z_LIMIT, assert_law, assert_mean, seed_of, z_of_mean
@@ -406,3 +407,25 @@ def test_chains_in_other_processes(coin_model, method):
         there = pm.sample(100, cores=2, mp_ctx=method, **options, **checks)
     np.testing.assert_allclose(here.posterior["p"], there.posterior["p"], rtol=1e-6)
     np.testing.assert_array_equal(here.posterior["n"], there.posterior["n"])
+
+
+class Rows:
+    """Stand for one database, of records that are zero."""
+
+    capacity, records = 10_000, ("x",)
+
+    def draw(self, rng, point, rows):
+        return [np.zeros(rows)], None
+
+
+@pytest.mark.parametrize(("number", "below"), [(100, 1.0), (3000, 0.125), (9000, 0.0)])
+def test_sizes_beyond_those_met_in_tuning_have_a_way_back(number, below, request):
+    """Of the bounds 950 and 7600 the far one is used in an eighth of all iterations."""
+    rng, found = np.random.default_rng(seed_of(request)), []
+    for _ in range(2000):
+        point = {"x": np.zeros(Rows.capacity)}
+        [array], [least, most] = with_reserve(rng, point, [Rows()], [number], [600], draw=True)
+        assert least <= number <= most == len(array)
+        assert (int(least), int(most)) in {(1, 950), (1, 7600), (951, 10_000), (7601, 10_000)}
+        found.append(least == 1)
+    assert_mean(np.array(found), below, what="how often small sizes can be reached")
