@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from benchmarks import peers
+from benchmarks import peers, unknown_size
 from benchmarks.papers import awan_figure_1, inputs, ju_figure_2, ju_table_1, naive_bayes, pages
 from benchmarks.papers import linear_regression as regression
 from tests.stochastic import assert_mean, seed_of
@@ -242,3 +243,45 @@ def test_the_page_shows_all_epsilons_and_a_verdict_for_each_table():
         assert re.search(r"\*\*Agrees", table), marker
         for epsilon in ju_table_1.EPSILONS:
             assert f"\n| {epsilon:g} |" in table
+
+
+def test_the_p_of_a_difference_is_that_of_welch():
+    rng = np.random.default_rng(3)
+    printed, ours = rng.normal(0, 1, unknown_size.RELEASES), rng.normal(0.8, 2, 4)
+    error, spread = (pages.mean_and_error(v)[1] for v in (printed, ours))
+    p = unknown_size.p_of_difference(ours.mean() - printed.mean(), error, spread, len(ours))
+    assert p == pytest.approx(stats.ttest_ind(ours, printed, equal_var=False).pvalue)
+
+
+@pytest.mark.slow
+def test_awan_table_1_in_small(tmp_path, monkeypatch):
+    """One release, for one column: the others differ in the density and in the step method."""
+    monkeypatch.setattr(unknown_size, "EPSILONS_S", (1.0,))
+    monkeypatch.setattr(unknown_size, "EPSILONS_N", (0.001,))
+    sampler = "published, the right density"
+    chosen = options(tmp_path, samplers=(sampler,), sweeps=40, replicates=1)
+    [row] = rows = unknown_size.study(chosen).run(progressbar=False)
+    assert row["error"] is None
+    assert {*unknown_size.QUANTITIES} < {*row}
+    text = unknown_size.table(rows, chosen)
+    assert "| 1 | 0.001 | E N | 1217.46 (76.632) |  | " in text
+    assert "40 sweeps" in text
+
+
+def test_awan_table_1_counts_what_differs():
+    def rows(shift):
+        return [
+            {"sampler": "ours", "epsilon_s": s, "epsilon_n": n, "error": None, "seconds": 1.0}
+            | {
+                name: column[0][k] + (shift + noise) * (column[1][k] or 1e-3)
+                for name, column in unknown_size.PRINTED[s].items()
+            }
+            for s in unknown_size.EPSILONS_S
+            for k, n in enumerate(unknown_size.EPSILONS_N)
+            for noise in np.linspace(-1, 1, 20)
+        ]
+
+    chosen = argparse.Namespace(sweeps=10_000)
+    same, other = (unknown_size.table(rows(shift), chosen) for shift in (0.0, 9.0))
+    assert "(d) differs from (a) with p < 0.003 in 0 of 48 cells of beta and tau" in same
+    assert "(d) differs from (a) with p < 0.003 in 48 of 48 cells of beta and tau" in other

@@ -1,6 +1,6 @@
 """Figure 1 of Awan et al., in numbers: a Dirichlet model of time use, with the size known or not.
 
-    python -m benchmarks.papers.awan_figure_1 [--size 0] [--replicates 10] [--docs]
+    python -m benchmarks.papers.awan_figure_1 [--size 0] [--replicates 1] [--docs]
 
 The sums of clamped logarithms are released with epsilon_s, and, when the number of respondents is
 not public, this number with epsilon_n. ``--size`` takes so many respondents at random, 0 all of
@@ -111,7 +111,10 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
             cells = []
             for k in range(3):
                 mean, error = mean_and_error([row["sd"][k] for row in group])
-                cells.append(f"{mean:.3f} ± {error:.3f}" if len(group) > 1 else f"{mean:.3f}")
+                if len(group) == 1:
+                    # About as for independent draws of a Normal law.
+                    error = mean / np.sqrt(2 * group[0]["effective"])
+                cells.append(f"{mean:.3f} ± {error:.3f}")
             spreads[s, n] = np.mean([row["sd"] for row in group], axis=0)
             size = f"{np.mean([row['n_sd'] for row in group]):.2f}" if n != BOUNDED else "0"
             label = "public" if n == BOUNDED else f"{n:g}"
@@ -120,10 +123,11 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
     parameters = [f"sd of alpha {k + 1}" for k in range(3)]
     header = ["epsilon_s", "epsilon_n", *parameters, "sd of n", "effective draws"]
     data = respondents(options.size)
+    over = f"over {options.replicates} noisy sizes" if options.replicates > 1 else "of one chain"
     caption = (
-        f"Posterior standard deviations (± Monte Carlo error over {options.replicates} noisy "
-        f"sizes), {len(data.shares)} respondents of {data.source}, {options.draws} draws after "
-        f"{options.tune}.{remarks(rows)}"
+        f"Posterior standard deviations (± Monte Carlo error {over}), {len(data.shares)} "
+        f"respondents of {data.source}, {options.draws} draws after {options.tune}."
+        f"{remarks(rows)}"
     )
     return "\n\n".join([caption, markdown(header, lines), _verdict(spreads, effective, options)])
 
@@ -160,10 +164,10 @@ if __name__ == "__main__":
         study,
         table,
         "awan figure 1",
-        replicates=10,
+        replicates=1,
         epsilons=(1.0, 10.0),
         size_epsilons=(0.01, 0.1, 1.0, 10.0),
         size=0,
-        draws=2000,
-        tune=1000,
+        draws=1000,
+        tune=600,
     )
