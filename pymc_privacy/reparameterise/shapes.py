@@ -14,6 +14,7 @@ standard normal, and what it still knows of the shape enters as a weight: with i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pytensor.tensor as pt
@@ -28,8 +29,8 @@ from pymc_privacy._compat import (
 from pymc_privacy.reparameterise.base import Reparameterisation, is_random, reparameterise
 
 _MOST_SHARES = 12
-# A share this small is zero to all who look at it, and would have no logarithm.
-_TINY = 1e-290
+# Smaller variates would be zero in floating point: their shares no numbers, their density none.
+_LEAST_LOG = -650.0
 
 
 def _root(u: TensorVariable, shape: TensorVariable) -> TensorVariable:
@@ -49,18 +50,21 @@ def _cubed(c: TensorVariable) -> TensorVariable:
 
 def _base(g: TensorVariable, w: TensorVariable, shape: TensorVariable) -> list[TensorVariable]:
     """Return u and e given g, drawn by a uniform."""
-    g = pt.maximum(g, _TINY)
+    g = pt.maximum(g, math.exp(_LEAST_LOG))
     whole = g - pt.log1p(-w)
     u = 3 * pt.sqrt(shape + 1) * ((whole / (shape + 1)) ** (1 / 3) - 1 + 1 / (9 * (shape + 1)))
     return [u, shape * pt.log(whole / g)]
 
 
 def _log_weight(u: TensorVariable, shape: TensorVariable) -> TensorVariable:
-    """Return the log density of u, by that of G, and no weight where there is no such G."""
+    """Return the log density of u, by that of G, and no weight where no number can stand for g."""
     b, c = shape + 1, _root(u, shape)
-    density = (3 * shape + 2) * pt.log(c) - b * _cubed(c)
+    log_c = pt.log(c)
+    density = (3 * shape + 2) * log_c - b * _cubed(c)
     density += (shape + 0.5) * pt.log(b) - pt.gammaln(b)
-    return pt.switch(c > 0, density, -float("inf"))
+    # Not a number, without such a G, is not larger than anything.
+    log_gamma = pt.log(b) + 3 * log_c - u[..., 1] / shape
+    return pt.switch(log_gamma > _LEAST_LOG, density, -float("inf"))
 
 
 @reparameterise.register(GammaRV)

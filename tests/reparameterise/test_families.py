@@ -356,3 +356,18 @@ def test_a_family_of_the_users_own_is_one_function():
         assert reparameterisation_of(variable) is form
     finally:
         reparameterise.register(family)(lambda op, *parameters: None)
+
+
+@pytest.mark.parametrize("name", ["Gamma", "Beta", "Dirichlet"])
+def test_variates_too_small_for_a_number_have_no_weight(name):
+    """A share of nothing would be not a number, which a clip might take for one."""
+    variable, _, parameters = of_moving_shape(name)
+    form = reparameterisation_of(variable)
+    arguments = variable.owner.op.dist_params(variable.owner)
+    u = np.ones((*variable.type.shape, form.base_width))
+    weight = form.log_weight(pt.constant(u), *arguments)
+    for shape, finite in ((2.0, True), (1e-3, False)):
+        given = dict.fromkeys(parameters, pt.constant(np.float64(shape)))
+        found = clone_replace(weight, given).eval(mode=PLAIN)
+        assert np.all(np.isfinite(found)) == finite
+        assert finite or np.all(found == -np.inf)
