@@ -43,6 +43,9 @@ from pymc_privacy.step_methods.resizing import Resizing, no_room, with_reserve
 from pymc_privacy.step_methods.sweep import sweep_statistics
 
 JUMPS = 8
+# For this part of tuning sizes stay where they are: parameters that do not fit the releases yet
+# would drag them along, to where the way back is long.
+SETTLING = 1 / 20
 _REFRESH_SCALES = (0.3, 2.4)
 _SHOWN = {"birth_death_size": "Size", "birth_death_jump_accept": "Jumps"}
 
@@ -222,8 +225,9 @@ class BirthDeath(BlockedStep):
             self.largest = tuple(map(max, self.largest, numbers))
         records, t, here, there, leapt = self._move_parameters(point, numbers)
         scale = math.exp(self.jump_log_scale)
+        jumps = 0 if self._settles() else self._jumps
         infos = [
-            resizing.step(self.rng, point, ours, scale, self._jumps)
+            resizing.step(self.rng, point, ours, scale, jumps)
             for resizing, ours in zip(self._resizings, records, strict=True)
         ]
         accept = float(np.mean([info.jumped.accept for info in infos]))
@@ -244,6 +248,14 @@ class BirthDeath(BlockedStep):
             self._learn(point, t, accept, here, there, leapt)
         swept = [info.swept for info in infos if info.swept is not None]
         return point, [statistics | sweep_statistics(swept)]
+
+    def _settles(self) -> bool:
+        """Tell whether sizes are still held; single moves are as published, from the start."""
+        return (
+            self.tune
+            and self._jumps >= 0
+            and self.trail.walk.iteration < SETTLING * self.tune_steps
+        )
 
     def _warn(self, hits: int) -> SamplerWarning | None:
         """Say once in each chain that there was no room."""
@@ -275,7 +287,10 @@ class BirthDeath(BlockedStep):
             self._learn_curvature(q, held, arrays)
         if self._moves is None:
             self._moves = DirectCall(jitted_sized_moves(program))
-        walk = self.trail.walk
+        walk, local = self.trail.walk, self._local()
+        if self._settles():
+            walk = walk._replace(factor=self._held(walk.factor))
+            local = guidance.unguided()
         q, arrays, here, there, t, leapt = self._moves(
             self.rng,
             q,
@@ -285,7 +300,7 @@ class BirthDeath(BlockedStep):
             program.data(),
             (self._padded(self.centred.factor), self.centred.scale, self._centred_steps),
             (walk.factor, walk.scale, wide_steps, tuple(self.trail.ridge)),
-            self._local(),
+            local,
         )
         moved = program.unflatten(q)
         point |= {name: moved[name] for name in program.parameters if name in point}
@@ -305,6 +320,13 @@ class BirthDeath(BlockedStep):
         padded = np.zeros((self._program.size,) * 2)
         padded[: self._parameters, : self._parameters] = factor
         return padded
+
+    def _held(self, factor: np.ndarray) -> np.ndarray:
+        """Return a factor that moves sizes by less than a record."""
+        held = factor.copy()
+        held[self._parameters :] = 0.0
+        np.fill_diagonal(held[self._parameters :, self._parameters :], 1e-12)
+        return held
 
     def _learn_curvature(self, q: np.ndarray, held: tuple, arrays: tuple) -> None:
         [totals] = self._program.functions["statistics"](q, *held, *arrays)
@@ -345,7 +367,8 @@ class BirthDeath(BlockedStep):
     ) -> None:
         """Adapt all moves to what has just happened."""
         iteration = self.trail.walk.iteration
-        self.jump_log_scale += 2 * (1 + iteration) ** -0.6 * (accept - JUMP_ACCEPT)
+        if not self._settles():
+            self.jump_log_scale += 2 * (1 + iteration) ** -0.6 * (accept - JUMP_ACCEPT)
         most = max(resizing.capacity for resizing in self._resizings)
         self.jump_log_scale = min(max(self.jump_log_scale, math.log(0.5)), math.log(most))
         gradients, bends = self._program.gradients, self._program.interweaves
@@ -354,7 +377,7 @@ class BirthDeath(BlockedStep):
             self.centred = tuning.rescale(self.centred, here, target)
         numbers = [resizing.number(point) for resizing in self._resizings]
         q = None
-        if all(numbers):
+        if all(numbers) and not self._settles():
             logs = [log_nu(self.rng, number) for number in numbers]
             q = np.concatenate([self._q[: self._parameters], logs])
         walk = tuning.rescale(self.trail.walk, there, WALK_ACCEPT)

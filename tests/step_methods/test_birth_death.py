@@ -225,7 +225,7 @@ def test_a_missing_jacobian_is_noticed(monkeypatch, request):
     model = coins()
     with model:
         step = pmp.BirthDeath()
-    draws = alternate(model, step, seed_of(request), watched=COIN_LAWS, rounds=4000, tuned=TUNED)
+    draws = alternate(model, step, seed_of(request), watched=COIN_LAWS, rounds=16_000, tuned=TUNED)
     assert largest_z(draws, COIN_LAWS) > Z_LIMIT
 
 
