@@ -429,3 +429,25 @@ def test_sizes_beyond_those_met_in_tuning_have_a_way_back(number, below, request
         assert (int(least), int(most)) in {(1, 950), (1, 7600), (951, 10_000), (7601, 10_000)}
         found.append(least == 1)
     assert_mean(np.array(found), below, what="how often small sizes can be reached")
+
+
+@pytest.mark.parametrize("single", [False, True], ids=["jumps", "as published"])
+def test_sizes_stay_while_the_parameters_settle(coin_model, single):
+    pm.set_data({"s_data": 3.2, "n_dp_data": 9.0}, model=coin_model)
+    sizes = []
+    with coin_model:
+        pm.sample(
+            20,
+            tune=200,
+            step=pmp.BirthDeath(single=single),
+            initvals={"n": 12},
+            callback=lambda trace, draw: sizes.append(int(draw.point["n"])),
+            chains=1,
+            cores=1,
+            random_seed=3,
+            progressbar=False,
+            quiet=True,
+            compute_convergence_checks=False,
+        )
+    assert (set(sizes[:10]) == {12}) != single
+    assert len(set(sizes[10:])) > 3
