@@ -343,7 +343,7 @@ def main() -> None:
         parser.add_argument("rates")
         parser.add_argument("--draws", type=int, default=2000)
         parser.add_argument("--tune", type=int, default=1000)
-        parser.add_argument("--seeds", type=int, default=3)
+        parser.add_argument("--seeds", type=int, default=7)
         parser.add_argument("--docs", action="store_true", help="write into the docs too")
         options = parser.parse_args()
         text = rates(options)
