@@ -1,6 +1,7 @@
-"""Every notebook is short, asks, shows and answers; and it runs."""
+"""Every notebook is short, asks, shows and answers; and it runs, as every page of the docs does."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -46,14 +47,42 @@ def test_every_notebook_is_on_the_site(path):
     assert f"\nnotebooks/{path.stem}\n" in page
 
 
+PAGES = sorted(p for p in (ROOT / "docs").rglob("*.md") if "_build" not in p.parts)
+CELL = re.compile(r"^```\{code-cell\}[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def cells_of(page):
+    """Return the code of a page of the docs, without the options of its cells."""
+    found = CELL.findall(page.read_text())
+    return [re.sub(r"\A(:[^\n]*\n)+", "", cell) for cell in found]
+
+
+def run(notebook, folder, monkeypatch):
+    search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    monkeypatch.setenv("PYTHONPATH", search)
+    client = nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3")
+    client.resources = {"metadata": {"path": str(folder)}}
+    client.execute()
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of the notebook machinery; the kernel has its own
 @each_notebook
 def test_a_notebook_runs(path, monkeypatch):
-    search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    monkeypatch.setenv("PYTHONPATH", search)
-    notebook = nbformat.read(path, 4)
-    resources = {"metadata": {"path": str(path.parent)}}
-    client = nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3")
-    client.resources = resources
-    client.execute()
+    run(nbformat.read(path, 4), path.parent, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if cells_of(p)], ids=lambda p: str(p.relative_to(ROOT / "docs"))
+)
+def test_the_cells_of_a_page_run(page, monkeypatch):
+    cells = [nbformat.v4.new_code_cell(source) for source in cells_of(page)]
+    run(nbformat.v4.new_notebook(cells=cells), page.parent, monkeypatch)
+
+
+def test_no_cell_of_a_page_is_overlooked():
+    assert sum(p.read_text().count("```{code-cell}") for p in PAGES) == sum(
+        len(cells_of(p)) for p in PAGES
+    )
