@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 import pymc_privacy as pmp
-from benchmarks.measuring import QUIET
+from benchmarks.measuring import timed_sample
 from benchmarks.papers.pages import Row, command, mean_and_error, remarks
 
 TRACTS, BLOCKS = 6, 12
@@ -100,17 +99,7 @@ def naive_model(county: County) -> pm.Model:
 
 
 def fit(model: pm.Model, seed: int, draws: int) -> dict[str, np.ndarray]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        result = pm.sample(
-            draws,
-            tune=draws,
-            model=model,
-            chains=1,
-            random_seed=seed,
-            **QUIET,
-        )
-    posterior = result["posterior"]
+    posterior, _ = timed_sample(draws, tune=draws, model=model, chains=1, random_seed=seed)
     names = [*NAMES, *(["count"] if "count" in posterior else [])]
     return {name: posterior[name].values.reshape(-1, *posterior[name].shape[2:]) for name in names}
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pymc as pm
 from arviz_stats.base import array_stats
 
@@ -47,15 +48,16 @@ def timed_when_compiled(draws: int, *, tune: int, **options: Any) -> tuple[Any, 
     return timed_sample(draws, tune=tune, **options)
 
 
+def effective(draws: np.ndarray) -> float:
+    """Return the bulk effective size of draws with axes (chain, draw)."""
+    return float(array_stats.ess(draws, chain_axis=0, draw_axis=1))
+
+
 def worst_effective(posterior, names: Sequence[str]) -> float:
     """Return the smallest bulk effective size over all coordinates of some parameters."""
     values = [posterior[name].values for name in names]
     flat = [value.reshape(*value.shape[:2], -1) for value in values]
-    return min(
-        float(array_stats.ess(value[..., k], chain_axis=0, draw_axis=1))
-        for value in flat
-        for k in range(value.shape[-1])
-    )
+    return min(effective(value[..., k]) for value in flat for k in range(value.shape[-1]))
 
 
 def two_figures(value: float) -> str:

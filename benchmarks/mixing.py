@@ -305,21 +305,26 @@ def main() -> None:
     parser.add_argument("--tune", type=int, default=1000)
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--docs", action="store_true", help="write the table into the docs too")
-    parser.add_argument("--afresh", action="store_true", help="forget what was measured before")
+    parser.add_argument("--afresh", action="store_true", help="measure these lines again")
     options = parser.parse_args()
-    rows = [] if options.afresh or not options.output.exists() else _stored(options.output)
-    done = {(row["bed"], row["epsilon"]) for row in rows}
-    for bed in options.beds:
-        for epsilon in options.epsilons:
-            if (bed, epsilon) in done:
-                continue
+    rows = _stored(options.output) if options.output.exists() else []
+    wanted = [(bed, epsilon) for bed in options.beds for epsilon in options.epsilons]
+    if options.afresh:
+        rows = [row for row in rows if _line(row) not in wanted]
+    done = [_line(row) for row in rows]
+    for bed, epsilon in wanted:
+        if (bed, epsilon) not in done:
             rows.append(run(bed, epsilon, draws=options.draws, tune=options.tune))
             print(table(rows[-1:]).splitlines()[-1], flush=True)
             options.output.parent.mkdir(exist_ok=True)
             options.output.write_text(json.dumps(rows, indent=1) + "\n")
-            if options.docs:
-                write("mixing", table(rows), DOCS)
+    if options.docs:
+        write("mixing", table(rows), DOCS)
     print("\n" + table(rows))
+
+
+def _line(row: dict) -> tuple[str, float]:
+    return row["bed"], row["epsilon"]
 
 
 def _stored(path: Path) -> list[dict]:

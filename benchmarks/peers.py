@@ -266,11 +266,11 @@ def main() -> None:
     parser.add_argument("--tune", type=int, default=1000)
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--docs", action="store_true", help="write the table into the docs too")
-    parser.add_argument("--afresh", action="store_true", help="forget what was measured before")
+    parser.add_argument("--afresh", action="store_true", help="measure these inputs again")
     options = parser.parse_args()
-    rows = []
-    if options.output.exists() and not options.afresh:
-        rows = json.loads(options.output.read_text())
+    rows = json.loads(options.output.read_text()) if options.output.exists() else []
+    if options.afresh:
+        rows = [row for row in rows if row["input"] not in options.inputs]
     done = {row["input"] for row in rows}
     for name in options.inputs:
         if name not in done:

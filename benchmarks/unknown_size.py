@@ -29,7 +29,14 @@ from arviz_stats.base import array_stats
 from scipy import stats
 
 import pymc_privacy as pmp
-from benchmarks.measuring import QUIET, timed_draws, timed_sample, two_figures, worst_effective
+from benchmarks.measuring import (
+    QUIET,
+    effective,
+    timed_draws,
+    timed_sample,
+    two_figures,
+    worst_effective,
+)
 from benchmarks.mixing import _moments, _regression_priors
 from benchmarks.papers.pages import Row, command, markdown, mean_and_error, remarks, write
 
@@ -194,11 +201,6 @@ def replicate(
     found["effective"] = {name: effective(v) for name, v in moving.items()}
     found["cpu"] = time.process_time() - start_time
     return found
-
-
-def effective(draws: np.ndarray) -> float:
-    """Return the bulk effective size of draws with axes (chain, draw)."""
-    return float(array_stats.ess(draws, chain_axis=0, draw_axis=1))
 
 
 def study(options: argparse.Namespace) -> pmp.Study:

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from arviz_stats.base import array_stats
 
 import pymc_privacy as pmp
-from benchmarks.measuring import QUIET
+from benchmarks.measuring import QUIET, worst_effective
 from benchmarks.papers.inputs import TimeUse, time_use
 from benchmarks.papers.pages import Row, command, markdown, mean_and_error, remarks
 
@@ -80,9 +79,7 @@ def posterior_spread(
     result = pmp.sample(draws, tune=tune, model=written, **options)
     posterior = result["posterior"]
     alpha = posterior["alpha"].values[0]
-    effective = min(
-        float(array_stats.ess(alpha[None, :, k], chain_axis=0, draw_axis=1)) for k in range(3)
-    )
+    effective = worst_effective(posterior, ["alpha"])
     found = {"mean": alpha.mean(axis=0), "sd": alpha.std(axis=0), "effective": effective}
     if "n" in posterior:
         found |= {"n_mean": posterior["n"].values.mean(), "n_sd": posterior["n"].values.std()}

@@ -333,5 +333,4 @@ def compile_moves(
         for name in ("noncentred", "released")
     }
     names = bind_guided({**functions, **straight}, gradients=gradients, remember=remember)
-    del names["noncentred_move"]
     return bind(sized_moves, names, label="sized moves", remember=remember)

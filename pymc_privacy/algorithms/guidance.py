@@ -56,7 +56,7 @@ def number_of_steps(guide: Guide, planned: int) -> int:
     return min(max(math.ceil(2 * ACCEPTED_LEAPS / guide.accept), FEWEST_STEPS), planned)
 
 
-def local(walk: Tuning, guide: Guide, weights: np.ndarray, *, leap: bool) -> Local:
+def local(walk: Tuning, guide: Guide, weights: np.ndarray, leap: bool) -> Local:
     """Return the arguments of `leaps.local_frame`, and whether to leap.
 
     ``walk`` has learnt the law of the parameters; without a centre, nothing is known yet.

@@ -177,11 +177,12 @@ def guided_moves(rng, q, held, records, data, centred, wide, local):
 def bind_guided(
     functions: Mapping[str, Any], *, gradients: Collection[str], remember: Remember | None
 ) -> dict[str, Any]:
-    """Return all that `guided_moves` calls, and a walk that is not guided, by name."""
+    """Return all that `guided_moves` calls, by name."""
     names = bind_moves(functions, gradients=gradients, remember=remember)
+    unguided = names.pop("noncentred_move")
     template, known = guided_walk, {"log_density": functions["noncentred"]}
     if "noncentred" in gradients:
-        template, known = guided_trajectory, {"noncentred_move": names["noncentred_move"]}
+        template, known = guided_trajectory, {"noncentred_move": unguided}
     names["guided_move"] = bind(template, known, label="guided", remember=remember)
     known = {"misfit": functions["released"]}
     names["frame_given_base"] = bind(local_frame, known, label="frame", remember=remember)
@@ -199,5 +200,4 @@ def compile_moves(
     As `interweave.compile_moves`, for a model with noncentred, base, forward and released.
     """
     names = bind_guided(functions, gradients=gradients, remember=remember)
-    del names["noncentred_move"]
     return bind(guided_moves, names, label="guided moves", remember=remember)

@@ -100,7 +100,16 @@ def _knots(logs: np.ndarray, walk: Tuning) -> np.ndarray:
     return 0.9 * np.quantile(logs, ndtr(SCORES)) + 0.1 * (walk.centre[-1] + spread * SCORES)
 
 
-def local(trail: Trail, weights: np.ndarray, *, leap: bool) -> guidance.Local:
+def held(trail: Trail) -> Tuning:
+    """Return a walk of the parameters that moves sizes by less than a record."""
+    sizes = trail.ridge.curves.shape[1]
+    factor = trail.walk.factor.copy()
+    factor[-sizes:] = 0.0
+    np.fill_diagonal(factor[-sizes:, -sizes:], 1e-12)
+    return trail.walk._replace(factor=factor)
+
+
+def local(trail: Trail, weights: np.ndarray, leap: bool) -> guidance.Local:
     """Return the arguments of `leaps.local_frame`, and whether to leap.
 
     Without weights nothing guides.

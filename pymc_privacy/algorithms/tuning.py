@@ -92,6 +92,13 @@ def learn_factor(tuning: Tuning, *, forget: bool) -> Tuning:
     return tuning._replace(moments=no_moments(size)) if forget else tuning
 
 
+def padded(factor: np.ndarray, size: int) -> np.ndarray:
+    """Return a factor of so many coordinates that moves only the first of them."""
+    wider = np.zeros((size, size))
+    wider[: len(factor), : len(factor)] = factor
+    return wider
+
+
 def at_milestone(tuning: Tuning, tune_steps: int) -> bool:
     """Tell whether shapes are to be learnt afresh now, if there are so many steps of tuning."""
     early = {k for k in (0, 10, 25, 50, 100) if k < tune_steps // 4}
@@ -162,12 +169,18 @@ def learn_curvature(
 ) -> Tuning:
     """Take the factor from the curvature of a log density at q, where that is defined.
 
-    ``density`` returns the value, and the gradient behind it if ``has_gradient``.
+    ``density`` returns the value, and the gradient behind it if ``has_gradient``. Coordinates of
+    q beyond those of the factor stay as they are.
     """
     lengths = 0.5 * np.linalg.norm(tuning.factor, axis=1)
+    first, others = np.split(q, [len(lengths)])
+
+    def at(first: np.ndarray) -> Sequence[np.ndarray]:
+        return density(np.concatenate([first, others]))
+
     if has_gradient:
-        factor = curvature_factor(lambda q: density(q)[1], q, lengths)
+        factor = curvature_factor(lambda q: at(q)[1][: len(lengths)], first, lengths)
     else:
-        slope = numerical_gradient(lambda q: float(density(q)[0]), lengths)
-        factor = curvature_factor(slope, q, lengths)
+        slope = numerical_gradient(lambda q: float(at(q)[0]), lengths)
+        factor = curvature_factor(slope, first, lengths)
     return tuning if factor is None else tuning._replace(factor=factor)

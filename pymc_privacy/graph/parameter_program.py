@@ -77,9 +77,10 @@ class ParameterProgram:
             shared_values(function, self.given[name]) for name, function in self.functions.items()
         )
 
-    def given_records(self, held: tuple, records: tuple) -> Callable[[np.ndarray], Any]:
-        """Return the centred density as a function of the parameters alone."""
-        q = np.zeros(self.size)
+    def given_records(
+        self, q: np.ndarray, held: tuple, records: tuple
+    ) -> Callable[[np.ndarray], Any]:
+        """Return the centred density as a function of the parameters, near q."""
         [statistics] = self.functions["statistics"](q, *held, *records)
         return lambda q: self.functions["centred"](q, *held, *records, statistics)
 

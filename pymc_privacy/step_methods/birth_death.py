@@ -33,11 +33,8 @@ from pymc_privacy.graph.sizing import (
     log_nu,
     size_at,
 )
-from pymc_privacy.step_methods.interweave import (
-    LEAST_ACCEPT,
-    default_centred_steps,
-    default_wide_steps,
-)
+from pymc_privacy.step_methods import effort
+from pymc_privacy.step_methods.latest import Latest
 from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 from pymc_privacy.step_methods.resizing import Resizing, no_room, with_reserve
 from pymc_privacy.step_methods.sweep import sweep_statistics
@@ -46,7 +43,6 @@ JUMPS = 8
 # For this part of tuning sizes stay where they are: parameters that do not fit the releases yet
 # would drag them along, to where the way back is long.
 SETTLING = 1 / 20
-_REFRESH_SCALES = (0.3, 2.4)
 _SHOWN = {"birth_death_size": "Size", "birth_death_jump_accept": "Jumps"}
 
 
@@ -176,11 +172,12 @@ class BirthDeath(BlockedStep):
         self._program = compile_sized_parameters(twin, parameters, databases, compile_kwargs)
         self._resizings = [Resizing(d, compile_kwargs) for d in databases]
         self._moves: Any = None
-        self._guided_by: tuple[tuple, guidance.Local] | None = None
+        self._local = Latest(trail.local)
+        self._weights = self._program.weights if self._program.follows else np.empty(0)
         self._parameters = self._program.size - len(databases)
-        default = default_centred_steps(self._program) if self._parameters else 0
+        default = effort.default_centred_steps(self._program) if self._parameters else 0
         self._centred_steps = default if centred_steps is None else centred_steps
-        default = default_wide_steps(self._program)
+        default = effort.default_wide_steps(self._program)
         self._planned_wide_steps = default if noncentred_steps is None else noncentred_steps
         self._counts_leaps = noncentred_steps is None
         self._jumps = -1 if single else jumps
@@ -212,7 +209,7 @@ class BirthDeath(BlockedStep):
 
     def stop_tuning(self) -> None:
         """Keep what was learnt, from here on, and give up a move that was never accepted."""
-        if self.tune and self.tune_steps > 100 and self.wide_accept < LEAST_ACCEPT:
+        if self.tune and effort.is_hopeless(self.wide_accept, self.tune_steps):
             self.wide_steps = 0
         self.tune = False
 
@@ -284,13 +281,21 @@ class BirthDeath(BlockedStep):
         }
         q = program.flatten(point | logs)
         if self.tune and self._parameters and tuning.at_milestone(self.centred, self.tune_steps):
-            self._learn_curvature(q, held, arrays)
+            self.centred = tuning.learn_curvature(
+                self.centred,
+                program.given_records(q, held, arrays),
+                q,
+                has_gradient="centred" in program.gradients,
+            )
         if self._moves is None:
             self._moves = DirectCall(jitted_sized_moves(program))
-        walk, local = self.trail.walk, self._local()
+        walk = self.trail.walk
         if self._settles():
-            walk = walk._replace(factor=self._held(walk.factor))
-            local = guidance.unguided()
+            walk, local = trail.held(self.trail), guidance.unguided()
+        else:
+            leap = guidance.tries(self.trail.guide, walk, self.tune_steps)
+            local = self._local(self.trail, self._weights, leap)
+        centred = tuning.padded(self.centred.factor, program.size)
         q, arrays, here, there, t, leapt = self._moves(
             self.rng,
             q,
@@ -298,7 +303,7 @@ class BirthDeath(BlockedStep):
             arrays,
             bounds,
             program.data(),
-            (self._padded(self.centred.factor), self.centred.scale, self._centred_steps),
+            (centred, self.centred.scale, self._centred_steps),
             (walk.factor, walk.scale, wide_steps, tuple(self.trail.ridge)),
             local,
         )
@@ -314,47 +319,6 @@ class BirthDeath(BlockedStep):
         self._q = q
         here = here if self._centred_steps else math.nan
         return found, t if wide_steps else None, here, there, leapt
-
-    def _padded(self, factor: np.ndarray) -> np.ndarray:
-        """Return a factor of all coordinates that moves the parameters alone."""
-        padded = np.zeros((self._program.size,) * 2)
-        padded[: self._parameters, : self._parameters] = factor
-        return padded
-
-    def _held(self, factor: np.ndarray) -> np.ndarray:
-        """Return a factor that moves sizes by less than a record."""
-        held = factor.copy()
-        held[self._parameters :] = 0.0
-        np.fill_diagonal(held[self._parameters :, self._parameters :], 1e-12)
-        return held
-
-    def _learn_curvature(self, q: np.ndarray, held: tuple, arrays: tuple) -> None:
-        [totals] = self._program.functions["statistics"](q, *held, *arrays)
-        sizes = q[self._parameters :]
-
-        def density(parameters):
-            there = np.concatenate([parameters, sizes])
-            value, *slope = self._program.functions["centred"](there, *held, *arrays, totals)
-            return [value, *(part[: self._parameters] for part in slope)]
-
-        self.centred = tuning.learn_curvature(
-            self.centred,
-            density,
-            q[: self._parameters],
-            has_gradient="centred" in self._program.gradients,
-        )
-
-    def _local(self) -> guidance.Local:
-        """Return what guides the moves with the records, as far as it is learnt."""
-        learnt = self.trail
-        leap = guidance.tries(learnt.guide, learnt.walk, self.tune_steps)
-        known = (learnt.knots, learnt.guide, leap)
-        if self._guided_by is None or any(
-            a is not b for a, b in zip(self._guided_by[0], known, strict=True)
-        ):
-            weights = self._program.weights if self._program.follows else np.empty(0)
-            self._guided_by = known, trail.local(learnt, weights, leap=leap)
-        return self._guided_by[1]
 
     def _learn(
         self,
@@ -382,7 +346,7 @@ class BirthDeath(BlockedStep):
             q = np.concatenate([self._q[: self._parameters], logs])
         walk = tuning.rescale(self.trail.walk, there, WALK_ACCEPT)
         if not bends:
-            walk = tuning.bounded(walk, *_REFRESH_SCALES)
+            walk = tuning.bounded(walk, *effort.REFRESH_SCALES)
         if tuning.at_milestone(walk, self.tune_steps) and walk.iteration <= self.tune_steps // 2:
             self.largest = tuple(numbers)
         if walk.iteration > self.tune_steps // 2:

@@ -23,17 +23,12 @@ from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.calls import DirectCall
 from pymc_privacy.graph.database import find_databases
 from pymc_privacy.graph.interweaving import compile_parameters, jitted_moves
-from pymc_privacy.graph.parameter_program import ParameterProgram
 from pymc_privacy.graph.programs import Point
+from pymc_privacy.step_methods import effort
+from pymc_privacy.step_methods.latest import Latest
 from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 from pymc_privacy.step_methods.sweep import Sweep, sweep_statistics
 
-LEAST_ACCEPT = 1e-3
-MANY_RECORDS = 10_000
-STEPS_PER_SWEEP = 250
-MOST_STEPS = 200
-# A fresh draw of the records is often refused however near the parameters stay.
-_REFRESH_SCALES = (0.3, 2.4)
 _SHOWN = {"record_sweep_accept": "Records", "interweave_noncentred_accept": "Moves"}
 
 
@@ -137,10 +132,10 @@ class Interweave(BlockedStep):
         self.databases = find_databases(model, records)
         self._program = compile_parameters(model, parameters, self.databases, compile_kwargs)
         self._moves: Any = None
-        self._guided_by: tuple[tuple, guidance.Local] | None = None
-        default = default_centred_steps(self._program)
+        self._local = Latest(guidance.local)
+        default = effort.default_centred_steps(self._program)
         self._centred_steps = default if centred_steps is None else centred_steps
-        default = default_wide_steps(self._program)
+        default = effort.default_wide_steps(self._program)
         wide = default if noncentred_steps is None else noncentred_steps
         self._planned_wide_steps = wide
         self._counts_leaps = noncentred_steps is None
@@ -151,7 +146,9 @@ class Interweave(BlockedStep):
             )
         self._sweeps = [
             Sweep(
-                database, compile_kwargs, sweep_fraction or _default_fraction(database.size, wide)
+                database,
+                compile_kwargs,
+                sweep_fraction or effort.default_fraction(database.size, wide),
             )
             for database in self.databases
         ]
@@ -180,7 +177,7 @@ class Interweave(BlockedStep):
 
     def stop_tuning(self) -> None:
         """Keep what was learnt, from here on, and give up a move that was never accepted."""
-        if self.tune and self.tune_steps > 100 and self.wide_accept < LEAST_ACCEPT:
+        if self.tune and effort.is_hopeless(self.wide_accept, self.tune_steps):
             self.wide_steps = 0
         self.tune = False
 
@@ -197,7 +194,7 @@ class Interweave(BlockedStep):
             if self.tune and tuning.at_milestone(self.centred, self.tune_steps):
                 self.centred = tuning.learn_curvature(
                     self.centred,
-                    program.given_records(held, records),
+                    program.given_records(q, held, records),
                     q,
                     has_gradient="centred" in program.gradients,
                 )
@@ -219,6 +216,7 @@ class Interweave(BlockedStep):
     def _call_moves(self, q, held, records):
         if self._moves is None:
             self._moves = DirectCall(jitted_moves(self._program))
+        leap = guidance.tries(self.guide, self.noncentred, self.tune_steps)
         return self._moves(
             self.rng,
             q,
@@ -227,19 +225,8 @@ class Interweave(BlockedStep):
             self._program.data(),
             (self.centred.factor, self.centred.scale, self._centred_steps),
             (self.noncentred.factor, self.noncentred.scale, self.wide_steps),
-            self._local(),
+            self._local(self.noncentred, self.guide, self._program.weights, leap),
         )
-
-    def _local(self) -> guidance.Local:
-        """Return what guides the moves with the records, as far as it is learnt."""
-        leap = guidance.tries(self.guide, self.noncentred, self.tune_steps)
-        learnt = (self.noncentred, self.guide, leap)
-        if self._guided_by is None or any(
-            a is not b for a, b in zip(self._guided_by[0], learnt, strict=True)
-        ):
-            walk, guide, leap = learnt
-            self._guided_by = learnt, guidance.local(walk, guide, self._program.weights, leap=leap)
-        return self._guided_by[1]
 
     def _learn(
         self, q: np.ndarray, shift: np.ndarray, here: float, there: float, leapt: float
@@ -255,7 +242,7 @@ class Interweave(BlockedStep):
         target = TRAJECTORY_ACCEPT if "noncentred" in gradients else WALK_ACCEPT
         wide = tuning.rescale(wide, there, target)
         if refreshes:
-            wide = tuning.bounded(wide, *_REFRESH_SCALES)
+            wide = tuning.bounded(wide, *effort.REFRESH_SCALES)
         if follows:
             wide, self.guide = guidance.learn(wide, self.guide, shift, leapt, self.tune_steps)
             if self._counts_leaps:
@@ -278,29 +265,3 @@ class Interweave(BlockedStep):
     @staticmethod
     def _make_progressbar_update_functions():
         return progress_updates(_SHOWN)
-
-
-def default_centred_steps(program: ParameterProgram) -> int:
-    """Return how many moves given the records one iteration makes: more where they cost little."""
-    if "centred" not in program.gradients:
-        return max(8, 3 * program.size)
-    return 4 if program.has_statistics else 2
-
-
-def default_wide_steps(program: ParameterProgram) -> int:
-    """Return how many moves with the records one iteration makes."""
-    if not program.interweaves:
-        # Each draws all records anew, as the sweep does.
-        return 3
-    return 4 if "noncentred" in program.gradients else min(max(32, 20 * program.size), MOST_STEPS)
-
-
-def _default_fraction(size: int, wide_steps: int) -> float:
-    """Return the part of the records to sweep: about as much work as the other moves.
-
-    A step of the walk reads every record in a fraction of the time that the sweep takes to
-    draw one; with few steps and many records a whole sweep would take nearly all the time.
-    """
-    if size < MANY_RECORDS:
-        return 1.0
-    return min(1.0, max(wide_steps, 1) / STEPS_PER_SWEEP)

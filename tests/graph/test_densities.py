@@ -208,7 +208,9 @@ def test_densities_follow_data_that_is_set_anew():
         with model:
             pm.set_data({"data": np.random.default_rng(seed).normal(size=SIZE)})
         expected = model.compile_logp(vars=model.free_RVs)(point)
-        assert program.given_records((), records)(q)[0] == pytest.approx(float(expected), rel=1e-12)
+        assert program.given_records(q, (), records)(q)[0] == pytest.approx(
+            float(expected), rel=1e-12
+        )
 
 
 def test_the_density_given_base_variates_has_its_gradient():
