@@ -10,6 +10,7 @@ from pymc_privacy._compat import (
     CategoricalRV,
     FunctionGraph,
     SkewNormalRV,
+    StudentTRV,
     TruncatedNormalRV,
     Variable,
 )
@@ -17,6 +18,8 @@ from pymc_privacy.reparameterise import reparameterise
 
 Draw = Callable[..., tuple[Variable, Variable] | None]
 MOST_CATEGORIES = 32
+# Squares of records of this root are still numbers.
+_LEAST_GAMMA = 1e-280
 
 
 def write_out_draws(graph: FunctionGraph) -> None:
@@ -49,6 +52,15 @@ def _skew_normal(rng, shape, mu, sigma, alpha):
     return following, mu + sigma * (alpha * abs(z) + y) / pt.sqrt(1 + alpha**2)
 
 
+def _student(rng, shape, df, loc, scale):
+    """Divide by a root that is never zero: jitted code would raise an error there."""
+    following, z = pt.random.normal(size=shape, rng=rng, return_next_rng=True)
+    following, g = pt.random.gamma(
+        df / 2, scale=1.0, size=shape, rng=following, return_next_rng=True
+    )
+    return following, loc + scale * z * pt.sqrt(df / 2 / pt.maximum(g, _LEAST_GAMMA))
+
+
 def _category(rng, shape, p):
     """Count the cumulative probabilities that a uniform number exceeds; the last one gets the rest.
 
@@ -69,4 +81,5 @@ _DRAWS: dict[type, Draw] = {
     CategoricalRV: _category,
     TruncatedNormalRV: _truncated_normal,
     SkewNormalRV: _skew_normal,
+    StudentTRV: _student,
 }

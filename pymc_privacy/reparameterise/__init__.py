@@ -10,6 +10,7 @@ from pymc_privacy.reparameterise import (  # noqa: F401  (importing a family reg
     multivariate,
     powers,
     shapes,
+    students,
     two_sided,
 )
 from pymc_privacy.reparameterise.base import (

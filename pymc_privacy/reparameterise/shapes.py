@@ -2,19 +2,11 @@
 
 All are made of gamma variates of scale one, g_j of shape a_j: a beta or Dirichlet record is their
 shares, and given the record their sum is a gamma variate of shape sum a_j that is independent of
-it. The inverse of the incomplete gamma function would cost too much for every record, so T is
-close to it only, by the cube root of Wilson and Hilferty (1931):
-
-    G = b c³,  c = 1 - 1 / (9 b) + u / (3 sqrt(b)),  b = a + 1,    g = G exp(-e / a).
-
-Of shape b >= 1 the approximation is a good one; G times the power 1 / a of a uniform has shape a
-exactly, so that e is exponential, and given g, G - g is exponential too. The law of u is nearly
-standard normal, and what it still knows of the shape enters as a weight: with it the move is exact.
+it. `gamma_variates` carries each.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import pytensor.tensor as pt
@@ -27,44 +19,10 @@ from pymc_privacy._compat import (
     TensorVariable,
 )
 from pymc_privacy.reparameterise.base import Reparameterisation, is_random, reparameterise
+from pymc_privacy.reparameterise.fixed_shape import SCALED
+from pymc_privacy.reparameterise.gamma_variates import base_of, gamma_of, log_weight_of
 
 _MOST_SHARES = 12
-# Smaller variates would be zero in floating point: their shares no numbers, their density none.
-_LEAST_LOG = -650.0
-
-
-def _root(u: TensorVariable, shape: TensorVariable) -> TensorVariable:
-    """Return c; the last axis of u holds u and e."""
-    return 1 - 1 / (9 * (shape + 1)) + u[..., 0] / (3 * pt.sqrt(shape + 1))
-
-
-def _gamma(u: TensorVariable, shape: TensorVariable) -> TensorVariable:
-    """Return g."""
-    return (shape + 1) * _cubed(_root(u, shape)) * pt.exp(-u[..., 1] / shape)
-
-
-def _cubed(c: TensorVariable) -> TensorVariable:
-    """Return c³ by products: a power would cost more than all the rest."""
-    return c * c * c
-
-
-def _base(g: TensorVariable, w: TensorVariable, shape: TensorVariable) -> list[TensorVariable]:
-    """Return u and e given g, drawn by a uniform."""
-    g = pt.maximum(g, math.exp(_LEAST_LOG))
-    whole = g - pt.log1p(-w)
-    u = 3 * pt.sqrt(shape + 1) * ((whole / (shape + 1)) ** (1 / 3) - 1 + 1 / (9 * (shape + 1)))
-    return [u, shape * pt.log(whole / g)]
-
-
-def _log_weight(u: TensorVariable, shape: TensorVariable) -> TensorVariable:
-    """Return the log density of u, by that of G, and no weight where no number can stand for g."""
-    b, c = shape + 1, _root(u, shape)
-    log_c = pt.log(c)
-    density = (3 * shape + 2) * log_c - b * _cubed(c)
-    density += (shape + 0.5) * pt.log(b) - pt.gammaln(b)
-    # Not a number, without such a G, is not larger than anything.
-    log_gamma = pt.log(b) + 3 * log_c - u[..., 1] / shape
-    return pt.switch(log_gamma > _LEAST_LOG, density, -float("inf"))
 
 
 @reparameterise.register(GammaRV)
@@ -72,25 +30,21 @@ def _log_weight(u: TensorVariable, shape: TensorVariable) -> TensorVariable:
 def _shape_and_scale(op, shape, scale):
     inverted = isinstance(op, InvGammaRV)
     if not is_random(shape):
-        # Standardised, x follows the law of its shape.
-        return Reparameterisation(
-            forward=lambda u, shape, scale: scale * u,
-            inverse=lambda x, w, shape, scale: x / scale,
-        )
+        return SCALED
 
     def forward(u, shape, scale):
-        return scale / _gamma(u, shape) if inverted else scale * _gamma(u, shape)
+        return scale / gamma_of(u, shape) if inverted else scale * gamma_of(u, shape)
 
     def inverse(x, w, shape, scale):
         g = scale / x if inverted else x / scale
-        return pt.stack(_base(g, w[..., 0], shape), axis=-1)
+        return pt.stack(base_of(g, w[..., 0], shape), axis=-1)
 
     return Reparameterisation(
         forward=forward,
         inverse=inverse,
         needs_uniform=True,
         base_width=2,
-        log_weight=lambda u, shape, scale: _log_weight(u, shape),
+        log_weight=lambda u, shape, scale: log_weight_of(u, shape),
     )
 
 
@@ -144,7 +98,7 @@ def _dirichlet(op, shapes):
 def _shares(
     columns: Sequence[TensorVariable], shapes: Sequence[TensorVariable]
 ) -> list[TensorVariable]:
-    gammas = [_gamma(u, shape) for u, shape in zip(columns, shapes, strict=True)]
+    gammas = [gamma_of(u, shape) for u, shape in zip(columns, shapes, strict=True)]
     total = sum(gammas[1:], start=gammas[0])
     return [g / total for g in gammas]
 
@@ -161,7 +115,7 @@ def _base_of_shares(
         whole + pt.zeros_like(shares[0]), scale=1.0, rng=rng, return_next_rng=True
     )
     return [
-        pt.stack(_base(share * total, w[..., 0], shape), axis=-1)
+        pt.stack(base_of(share * total, w[..., 0], shape), axis=-1)
         for share, w, shape in zip(shares, uniforms, shapes, strict=True)
     ]
 
@@ -169,5 +123,5 @@ def _base_of_shares(
 def _log_weight_of_shares(
     columns: Sequence[TensorVariable], shapes: Sequence[TensorVariable]
 ) -> TensorVariable:
-    weights = [_log_weight(u, shape) for u, shape in zip(columns, shapes, strict=True)]
+    weights = [log_weight_of(u, shape) for u, shape in zip(columns, shapes, strict=True)]
     return sum(weights[1:], start=weights[0])

@@ -23,6 +23,10 @@ CASES = {
         lambda: pm.SkewNormal.dist(mu=1.0, sigma=2.0, alpha=-3.0, shape=20_000),
         stats.skewnorm(-3.0, 1.0, 2.0),
     ),
+    "StudentT": (
+        lambda: pm.StudentT.dist(nu=1.5, mu=1.0, sigma=2.0, shape=20_000),
+        stats.t(1.5, 1.0, 2.0),
+    ),
 }
 
 
@@ -33,6 +37,14 @@ def test_the_law_is_the_same(name, request):
     compiled = function([rng], draw, mode="NUMBA")
     values = compiled(np.random.default_rng(seed_of(request)))
     assert stats.kstest(values, exact.cdf).pvalue > FALSE_ALARM
+
+
+def test_tails_of_hardly_any_degree_of_freedom_are_numbers():
+    """Proposed in tuning, they would otherwise end a run with a division by zero."""
+    rng, [draw] = with_generator([pm.StudentT.dist(nu=1e-4, mu=0.0, sigma=1.0, shape=1000)])
+    values = function([rng], draw, mode="NUMBA")(np.random.default_rng(1))
+    assert np.all(np.isfinite(values**2))
+    assert np.abs(values).max() > 1e100
 
 
 @pytest.mark.parametrize("per_record", [False, True])

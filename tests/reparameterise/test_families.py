@@ -55,8 +55,9 @@ def kumaraswamy(a, b):
     return SimpleNamespace(cdf=lambda x: 1 - (1 - x**a) ** b)
 
 
-def half_student(sigma):
-    return SimpleNamespace(cdf=lambda x: 2 * stats.t.cdf(x / sigma, 3) - 1)
+def absolute_student(nu, sigma):
+    law = stats.t(nu, scale=sigma)
+    return SimpleNamespace(cdf=lambda x: 2 * law.cdf(x) - 1, ppf=lambda q: law.ppf((1 + q) / 2))
 
 
 def truncated_normal(mu, sigma, lower, upper):
@@ -111,7 +112,9 @@ CONTINUOUS = {
     "SkewNormal with fixed alpha": Family(
         of(pm.SkewNormal, alpha=3), (0.5, 2.0), (-1.0, 0.7), lambda m, s: stats.skewnorm(3, m, s)
     ),
-    "HalfStudentT with fixed nu": Family(of(pm.HalfStudentT, nu=3), (2.0,), (0.7,), half_student),
+    "HalfStudentT with fixed nu": Family(
+        of(pm.HalfStudentT, nu=3), (2.0,), (0.7,), lambda s: absolute_student(3, s)
+    ),
     "Gamma with fixed alpha": Family(
         of(pm.Gamma, alpha=2.5), (2.0,), (0.7,), lambda b: stats.gamma(2.5, scale=1 / b)
     ),
@@ -251,6 +254,11 @@ def of_moving_shape(name):
         ),
         "ChiSquared": (pm.ChiSquared.dist(a, shape=SIZE), lambda a, b: stats.chi2(a)),
         "Beta": (pm.Beta.dist(a, b, shape=SIZE), stats.beta),
+        "StudentT": (
+            pm.StudentT.dist(nu=a, mu=0.0, sigma=b, shape=SIZE),
+            lambda a, b: stats.t(a, scale=b),
+        ),
+        "HalfStudentT": (pm.HalfStudentT.dist(nu=a, sigma=b, shape=SIZE), absolute_student),
         # One share is a beta variate.
         "Dirichlet": (
             pm.Dirichlet.dist(pt.stack([a, b, pt.constant(0.7)]), shape=(SIZE, 3)),
@@ -260,7 +268,7 @@ def of_moving_shape(name):
     return *families[name], (a, b)
 
 
-SHAPES = ["Gamma", "InverseGamma", "ChiSquared", "Beta", "Dirichlet"]
+SHAPES = ["Gamma", "InverseGamma", "ChiSquared", "Beta", "Dirichlet", "StudentT", "HalfStudentT"]
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -309,8 +317,6 @@ def test_records_of_a_moving_shape_arrive_with_a_weight(name, here, there, rng):
         pm.Dirichlet.dist(pm.Gamma.dist(1, 1, shape=13), shape=(5, 13)),
         pm.Wald.dist(pm.Gamma.dist(1, 1), 1.0, shape=5),
         pm.VonMises.dist(0.0, pm.Gamma.dist(1, 1), shape=5),
-        pm.StudentT.dist(nu=pm.Gamma.dist(1, 1), mu=0, sigma=1, shape=5),
-        pm.HalfStudentT.dist(nu=pm.Gamma.dist(1, 1), sigma=1, shape=5),
         pm.SkewNormal.dist(mu=0, sigma=1, alpha=pm.Gamma.dist(1, 1), shape=5),
     ],
     ids=lambda variable: variable.owner.op.name,
@@ -358,7 +364,7 @@ def test_a_family_of_the_users_own_is_one_function():
         reparameterise.register(family)(lambda op, *parameters: None)
 
 
-@pytest.mark.parametrize("name", ["Gamma", "Beta", "Dirichlet"])
+@pytest.mark.parametrize("name", ["Gamma", "Beta", "Dirichlet", "StudentT"])
 def test_variates_too_small_for_a_number_have_no_weight(name):
     """A share of nothing would be not a number, which a clip might take for one."""
     variable, _, parameters = of_moving_shape(name)

@@ -14,6 +14,7 @@ from pymc_privacy.reparameterise import Reparameterisation
 from pymc_privacy.step_methods.resizing import with_reserve
 from tests import references
 from tests.references import Release
+from tests.short_runs import SHORT
 from tests.stochastic import Z_LIMIT, assert_law, assert_mean, seed_of, z_of_mean
 
 RATE = (4.0, 0.8)
@@ -263,7 +264,7 @@ def gammas():
 
 def without_a_form():
     """Records without a form x = T(theta, u): all are drawn afresh with their parameters."""
-    return of_shape(lambda shape: pm.StudentT.dist(nu=1 + shape, mu=2.0, sigma=1.0))
+    return of_shape(lambda shape: pm.VonMises.dist(mu=0.0, kappa=shape))
 
 
 def of_shape(law):
@@ -437,17 +438,10 @@ def test_sizes_stay_while_the_parameters_settle(coin_model, single):
     sizes = []
     with coin_model:
         pm.sample(
-            20,
-            tune=200,
+            **SHORT | {"tune": 200, "chains": 1},
             step=pmp.BirthDeath(single=single),
             initvals={"n": 12},
             callback=lambda trace, draw: sizes.append(int(draw.point["n"])),
-            chains=1,
-            cores=1,
-            random_seed=3,
-            progressbar=False,
-            quiet=True,
-            compute_convergence_checks=False,
         )
     assert (set(sizes[:10]) == {12}) != single
     assert len(set(sizes[10:])) > 3

@@ -106,6 +106,15 @@ def dirichlet():
     return t, pmp.Laplace(scale=3.0), {"total": stats.gamma(4.0)}
 
 
+def student():
+    """Heavy tails, of one law given another."""
+    nu, theta = pm.Gamma("nu", 4.0, 2.0), pm.Normal("theta", 0.0, 1.0)
+    x = pm.StudentT("x", nu=nu, mu=theta, sigma=1.5, shape=SIZE)
+    y = pm.HalfStudentT("y", nu=1.0 + nu, sigma=pt.exp(pt.clip(x, -1, 1)), shape=SIZE)
+    t = pt.stack([pt.clip(x, -3, 3), pt.clip(abs(x), 0, 6), pt.clip(y, 0, 3)], axis=1)
+    return t, pmp.Laplace(scale=2.0), {"nu": stats.gamma(4.0, scale=0.5), "theta": stats.norm()}
+
+
 def normal_mixture():
     p, theta = pm.Beta("p", 2.0, 2.0), pm.Normal("theta", 0.0, 1.0)
     x = pm.NormalMixture("x", pt.stack([p, 1 - p]), pt.stack([theta, theta + 2]), 0.7, shape=SIZE)
@@ -134,6 +143,7 @@ FAMILIES = [
     gamma,
     beta_of_inverse_gamma,
     dirichlet,
+    student,
     normal_mixture,
     zero_inflated,
 ]
