@@ -22,6 +22,8 @@ def starts_of_sizes(model) -> dict[str, TensorVariable]:
             if isinstance(op, PrivatizedRV) and op.dist_params(release.owner)[0] is size:
                 value = model.rvs_to_values[release]
                 near = Privatized.dist(pt.as_tensor(value), op.mechanism)
-                start = pt.clip(pt.round(near), max(1, lower_bound(size)), capacity)
+                start = pt.clip(
+                    pt.round(near.astype("float64")), max(1, lower_bound(size)), capacity
+                )
                 found[size.name] = start.astype(size.dtype)
     return found

@@ -95,6 +95,23 @@ def test_a_start_of_a_variable_with_a_longer_name_is_not_mistaken():
     assert "mu" not in _starts(model, {"mu_log__": 0.5})
 
 
+def test_a_size_starts_around_its_own_release():
+    """Its prior may allow many times as many records."""
+    with pm.Model() as model:
+        p = pm.Beta("p", 1, 1)
+        n = pm.DiscreteUniform("n", 1, 5000)
+        x = pmp.Records("x", pm.Bernoulli.dist(p), size=n)
+        pmp.Privatized("s", x, pmp.Laplace(scale=1.0), observed=30.0)
+        pmp.Privatized("n_dp", n, pmp.DiscreteLaplace(scale=2.0), observed=93)
+
+    from pymc_privacy.inference.sample import _starts
+
+    starts = pm.draw(_starts(model, None)["n"], draws=200, random_seed=1)
+    assert len(np.unique(starts)) > 4
+    assert abs(np.mean(starts) - 93) < 1.5
+    assert _starts(model, {"n": 7})["n"] == 7
+
+
 def test_an_improper_prior_starts_where_pymc_starts_it():
     with pm.Model() as model:
         mu = pm.Flat("mu")
