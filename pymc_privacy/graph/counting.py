@@ -37,6 +37,7 @@ from pymc_privacy.graph.database import (
 )
 from pymc_privacy.graph.locality import Point, probing_point
 from pymc_privacy.graph.parameter_program import (
+    Graph,
     ParameterProgram,
     compile_program,
     gradient_of,
@@ -153,9 +154,9 @@ def compile_counts(
     likelihood = pt.switch(pt.eq(counts, 0), 0.0, counts * log).sum()
     density = pt.switch(inside, prior + likelihood, -np.inf)
     graphs = {
-        "centred": [density, *gradient_of(density, parameters)],
-        "law": [pt.switch(inside, prior, -np.inf), pt.exp(log)],
-        "noise": [_log_noise(model, counted, totals)],
+        "centred": Graph([density, *gradient_of(density, parameters)], [counts]),
+        "law": Graph([pt.switch(inside, prior, -np.inf), pt.exp(log)]),
+        "noise": Graph([_log_noise(model, counted, totals)], [totals]),
     }
     records = [model.rvs_to_values[rv] for database in counted for rv in database.cells.records]
     return compile_program(
@@ -163,7 +164,6 @@ def compile_counts(
         parameters,
         records,
         graphs,
-        {"centred": [counts], "law": [], "noise": [totals]},
         compile_kwargs,
         point=model.initial_point(random_seed=0),
         alone=("noise",),

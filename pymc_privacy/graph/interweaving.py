@@ -11,7 +11,7 @@ import pytensor.tensor as pt
 
 from pymc_privacy._compat import TensorVariable, Variable, ancestors
 from pymc_privacy.algorithms import interweave, leaps
-from pymc_privacy.graph.carrying import carry_records
+from pymc_privacy.graph.carrying import CarriedRecords, carry_records
 from pymc_privacy.graph.conditional_draws import conditional_draws
 from pymc_privacy.graph.database import Database
 from pymc_privacy.graph.densities import (
@@ -24,6 +24,7 @@ from pymc_privacy.graph.densities import (
     weight_of_base,
 )
 from pymc_privacy.graph.parameter_program import (
+    Graph,
     ParameterProgram,
     compile_program,
     gradient_of,
@@ -66,7 +67,6 @@ def compile_parameters(
     """
     if not parameters:
         return ParameterProgram((), (), (), (), {}, {})
-    point = model.initial_point(random_seed=0)
     records = [rv for database in databases for rv in database.records]
     values = [model.rvs_to_values[rv] for rv in records]
     marginal = summed_out(model, databases)
@@ -74,47 +74,60 @@ def compile_parameters(
         given_records = density_given_records(model, databases, parameters)
     else:
         given_records = CentredDensity(pt.zeros(0), pt.vector("totals"), marginal)
+    gradient = gradient_of(given_records.density, parameters)
     graphs = {
-        "statistics": [given_records.statistics],
-        "centred": [given_records.density, *gradient_of(given_records.density, parameters)],
+        "statistics": Graph([given_records.statistics], values),
+        "centred": Graph([given_records.density, *gradient], [*values, given_records.totals]),
     }
-    arguments = {"statistics": values, "centred": [*values, given_records.totals]}
     weights = np.empty(0)
     if marginal is not None:
         draws = [conditional_draws(database) for database in databases]
-        graphs["others"] = [marginal]
-        graphs["refresh"] = [marginal, *(draw for group in draws for draw in group or ())]
-        arguments |= {"others": values, "refresh": []}
+        fresh = [draw for group in draws for draw in group or ()]
+        graphs["others"] = Graph([marginal], values)
+        graphs["refresh"] = Graph([marginal, *fresh])
     elif carried := carry_records(model, records):
-        statistics = statistics_given_base(model, databases, parameters, carried)
-        density = density_given_base(model, databases, parameters, carried, statistics)
-        density += weight_of_base(parameters, carried)
-        size = sum(np.size(point[value.name]) for value in parameters)
-        many = size > FEW_PARAMETERS and _is_smooth(records)
-        misfit, weights = misfit_of_releases(model, statistics)
-        graphs["base"] = carried.base
-        graphs["noncentred"] = [density, *(gradient_of(density, parameters) if many else [])]
-        graphs["forward"] = carried.values
-        graphs["released"] = [misfit]
-        arguments |= dict.fromkeys(("noncentred", "forward", "released"), carried.columns)
-        arguments["base"] = values
+        more, weights = _graphs_given_base(model, parameters, databases, carried, values)
+        graphs |= more
     else:
-        graphs["others"] = [density_of_others(model, databases)]
-        graphs["refresh"] = fresh_records(model, databases)
-        arguments |= {"others": values, "refresh": []}
+        graphs["others"] = Graph([density_of_others(model, databases)], values)
+        graphs["refresh"] = Graph(fresh_records(model, databases))
     program = compile_program(
         model,
         parameters,
         values,
         graphs,
-        arguments,
         compile_kwargs,
-        point=point,
+        point=model.initial_point(random_seed=0),
         drawing=("base", "refresh"),
     )
     reads = set(ancestors([given_records.density])) & set(values)
     cheap = not reads and marginal is None
     return replace(program, weights=weights, has_statistics=cheap)
+
+
+def _graphs_given_base(
+    model,
+    parameters: Sequence[Variable],
+    databases: Sequence[Database],
+    carried: CarriedRecords,
+    values: Sequence[Variable],
+) -> tuple[dict[str, Graph], np.ndarray]:
+    """Return the functions of base variates, and the weights of the releases' misfit."""
+    statistics = statistics_given_base(model, databases, parameters, carried)
+    density = density_given_base(model, databases, parameters, carried, statistics)
+    density += weight_of_base(parameters, carried)
+    point = model.initial_point(random_seed=0)
+    size = sum(np.size(point[value.name]) for value in parameters)
+    many = size > FEW_PARAMETERS and _is_smooth(list(carried.natural))
+    gradient = gradient_of(density, parameters) if many else []
+    misfit, weights = misfit_of_releases(model, statistics)
+    graphs = {
+        "base": Graph(carried.base, values),
+        "noncentred": Graph([density, *gradient], carried.columns),
+        "forward": Graph(carried.values, carried.columns),
+        "released": Graph([misfit], carried.columns),
+    }
+    return graphs, weights
 
 
 def misfit_of_releases(

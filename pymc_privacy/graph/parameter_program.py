@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
@@ -98,12 +98,18 @@ class ParameterProgram:
         return parts
 
 
+class Graph(NamedTuple):
+    """What a function returns, and its arguments behind q and the held values."""
+
+    outputs: Sequence[TensorVariable]
+    arguments: Sequence[Variable] = ()
+
+
 def compile_program(
     model,
     parameters: Sequence[Variable],
     records: Sequence[Variable],
-    graphs: Mapping[str, Sequence[TensorVariable]],
-    arguments: Mapping[str, Sequence[Variable]],
+    graphs: Mapping[str, Graph],
     compile_kwargs: dict | None = None,
     *,
     point: Point,
@@ -117,8 +123,8 @@ def compile_program(
     model : pm.Model
     parameters, records
         Value variables: those flattened into q, and those given among the arguments.
-    graphs, arguments
-        The outputs of each function, and its arguments behind q and the held values.
+    graphs
+        Each function by its name.
     compile_kwargs
         For every function, but for the mode.
     point
@@ -128,11 +134,11 @@ def compile_program(
     alone
         Functions of their arguments only.
     """
-    above = set(ancestors([graph for group in graphs.values() for graph in group]))
+    above = set(ancestors([graph for group in graphs.values() for graph in group.outputs]))
     held = [v for v in model.value_vars if v in above and v not in {*parameters, *records}]
     functions, given = {}, {}
-    for name, outputs in graphs.items():
-        inputs = list(arguments[name])
+    for name, (outputs, arguments) in graphs.items():
+        inputs = list(arguments)
         if name not in alone:
             outputs, q = join_nonshared_inputs(
                 point=point, inputs=list(parameters), outputs=outputs, make_inputs_shared=False
@@ -161,7 +167,9 @@ def compile_program(
         functions=functions,
         given=given,
         gradients=frozenset(
-            name for name in ("centred", "noncentred") if len(graphs.get(name, ())) == 2
+            name
+            for name in ("centred", "noncentred")
+            if name in graphs and len(graphs[name].outputs) == 2
         ),
     )
 

@@ -29,6 +29,7 @@ from pymc_privacy.graph.calls import CompiledCall
 from pymc_privacy.graph.carrying import CarriedRecords, carry_records
 from pymc_privacy.graph.database import Database, factors_of, find_databases
 from pymc_privacy.graph.densities import (
+    CentredDensity,
     density_given_base,
     density_given_records,
     density_of_others,
@@ -40,6 +41,7 @@ from pymc_privacy.graph.exact_length import with_exact_length
 from pymc_privacy.graph.interweaving import misfit_of_releases
 from pymc_privacy.graph.locality import parents
 from pymc_privacy.graph.parameter_program import (
+    Graph,
     ParameterProgram,
     compile_program,
     gradient_of,
@@ -128,15 +130,25 @@ def size_at(log_nu: float) -> int:
 
 
 class Sizing:
-    """The real coordinates of the sizes, and what graphs of sizes become in them."""
+    """The real coordinates of the sizes, arrays with room for records, and graphs of both."""
 
     def __init__(self, model, databases: Sequence[SizedDatabase]):
+        self.databases = [d.database for d in databases]
+        self.number_of = {rv: k for k, d in enumerate(self.databases) for rv in d.records}
+        """Which database a record belongs to."""
         self._values = [model[d.size] for d in databases]
         self._values = [model.rvs_to_values[size] for size in self._values]
         self.coordinates = [pt.scalar(log_name(d.size)) for d in databases]
         self.numbers = [_number(c).astype(v.dtype) for c, v in self._pairs()]
         self.bounds = [pt.lscalar() for _ in range(2 * len(databases))]
         """The least and the largest value of each size, one after the other."""
+        records = [model.rvs_to_values[rv] for rv in self.number_of]
+        self.arrays = {value: value.type(value.name) for value in records}
+        """For the value of each record, of any length."""
+        self.existing = {
+            value: self.first_rows(array, k)
+            for (value, array), k in zip(self.arrays.items(), self.number_of.values(), strict=True)
+        }
 
     def _pairs(self):
         return zip(self.coordinates, self._values, strict=True)
@@ -189,72 +201,65 @@ def compile_sized_parameters(
     ``refresh`` have more arguments at the end, the least and the largest value of each size,
     and are densities of the real coordinates.
     """
-    point = model.initial_point(random_seed=0)
     sizing = Sizing(model, databases)
-    plain = [d.database for d in databases]
-    records = [rv for database in plain for rv in database.records]
-    values = [model.rvs_to_values[rv] for rv in records]
-    arrays = [value.type(value.name) for value in values]
-    number_of = {rv: k for k, database in enumerate(plain) for rv in database.records}
-    existing = {
-        value: sizing.first_rows(array, number_of[rv])
-        for rv, value, array in zip(records, values, arrays, strict=True)
-    }
-    given_records = density_given_records(model, plain, parameters)
-    centred = [given_records.density]
-    if parameters and (gradient := gradient_of(given_records.density, parameters)):
-        # Given its records, a size does not move.
-        centred.append(pt.concatenate([*gradient, pt.zeros(len(databases))]))
-    graphs = {
-        "statistics": sizing.written([given_records.statistics], existing),
-        "centred": sizing.written(centred, existing),
-    }
-    arguments: dict[str, list] = {
-        "statistics": arrays,
-        "centred": [*arrays, given_records.totals],
-    }
+    given_records = density_given_records(model, sizing.databases, parameters)
+    graphs = _graphs_given_records(sizing, parameters, given_records)
     weights = np.empty(0)
-    if carried := carry_records(model, records):
-        statistics = statistics_given_base(model, plain, parameters, carried)
-        density = density_given_base(model, plain, parameters, carried, statistics)
-        misfit, weights = misfit_of_releases(model, statistics)
-        columns = [column.type(column.name) for column in carried.columns]
-        owners = _owners(carried, number_of)
-        shorter = {
-            old: sizing.first_rows(new, owners[old])
-            for old, new in zip(carried.columns, columns, strict=True)
-        }
-        longer = dict(zip(carried.columns, columns, strict=True))
-        [density] = sizing.written([density], shorter)
-        # The move holds the base variates of all rows, also of those that do not exist.
-        [weight] = sizing.written([weight_of_base(parameters, carried)], longer)
-        density += weight
-        graphs["base"] = sizing.written(carried.base, dict(zip(values, arrays, strict=True)))
-        graphs["noncentred"] = [sizing.density(density)]
-        graphs["forward"] = sizing.written(carried.values, longer)
-        graphs["released"] = sizing.written([misfit], shorter)
-        arguments |= dict.fromkeys(("forward", "released"), columns)
-        arguments["base"] = arrays
-        arguments["noncentred"] = [*columns, *sizing.bounds]
+    if carried := carry_records(model, list(sizing.number_of)):
+        more, weights = _graphs_given_base(model, sizing, parameters, carried)
+        graphs |= more
     else:
-        [density] = sizing.written([density_of_others(model, plain)], existing)
-        graphs["others"] = [sizing.density(density)]
-        density, *fresh = sizing.written(fresh_records(model, plain), {}, limited=True)
-        graphs["refresh"] = [sizing.density(density), *fresh]
-        arguments["others"] = [*arrays, *sizing.bounds]
-        arguments["refresh"] = list(sizing.bounds)
+        graphs |= _graphs_of_fresh_records(model, sizing)
+    point = model.initial_point(random_seed=0)
     program = compile_program(
         model,
         [*parameters, *sizing.coordinates],
-        arrays,
+        list(sizing.arrays.values()),
         graphs,
-        arguments,
         compile_kwargs,
         point=point | {v.name: np.zeros(()) for v in sizing.coordinates},
         drawing=("base", "refresh"),
     )
-    reads = set(ancestors([given_records.density])) & set(values)
+    reads = set(ancestors([given_records.density])) & set(sizing.arrays)
     return replace(program, weights=weights, has_statistics=not reads)
+
+
+def _graphs_given_records(
+    sizing: Sizing, parameters: Sequence[Variable], given: CentredDensity
+) -> dict[str, Graph]:
+    centred = [given.density]
+    if parameters and (gradient := gradient_of(given.density, parameters)):
+        # Given its records, a size does not move.
+        centred.append(pt.concatenate([*gradient, pt.zeros(len(sizing.databases))]))
+    arrays = list(sizing.arrays.values())
+    return {
+        "statistics": Graph(sizing.written([given.statistics], sizing.existing), arrays),
+        "centred": Graph(sizing.written(centred, sizing.existing), [*arrays, given.totals]),
+    }
+
+
+def _graphs_given_base(
+    model, sizing: Sizing, parameters: Sequence[Variable], carried: CarriedRecords
+) -> tuple[dict[str, Graph], np.ndarray]:
+    """Return the functions of base variates, and the weights of the releases' misfit."""
+    statistics = statistics_given_base(model, sizing.databases, parameters, carried)
+    density = density_given_base(model, sizing.databases, parameters, carried, statistics)
+    misfit, weights = misfit_of_releases(model, statistics)
+    longer = {column: column.type(column.name) for column in carried.columns}
+    owners = _owners(carried, sizing.number_of)
+    shorter = {old: sizing.first_rows(new, owners[old]) for old, new in longer.items()}
+    [density] = sizing.written([density], shorter)
+    # The move holds the base variates of all rows, also of those that do not exist.
+    [weight] = sizing.written([weight_of_base(parameters, carried)], longer)
+    columns = list(longer.values())
+    base = sizing.written(carried.base, sizing.arrays)
+    graphs = {
+        "base": Graph(base, list(sizing.arrays.values())),
+        "noncentred": Graph([sizing.density(density + weight)], [*columns, *sizing.bounds]),
+        "forward": Graph(sizing.written(carried.values, longer), columns),
+        "released": Graph(sizing.written([misfit], shorter), columns),
+    }
+    return graphs, weights
 
 
 def _owners(carried: CarriedRecords, number_of: dict[TensorVariable, int]) -> dict[Any, int]:
@@ -264,6 +269,16 @@ def _owners(carried: CarriedRecords, number_of: dict[TensorVariable, int]) -> di
         for rv, made in carried.natural.items()
         for column in carried.columns
         if column in set(ancestors([made]))
+    }
+
+
+def _graphs_of_fresh_records(model, sizing: Sizing) -> dict[str, Graph]:
+    [others] = sizing.written([density_of_others(model, sizing.databases)], sizing.existing)
+    density, *fresh = sizing.written(fresh_records(model, sizing.databases), {}, limited=True)
+    arrays = list(sizing.arrays.values())
+    return {
+        "others": Graph([sizing.density(others)], [*arrays, *sizing.bounds]),
+        "refresh": Graph([sizing.density(density), *fresh], sizing.bounds),
     }
 
 
