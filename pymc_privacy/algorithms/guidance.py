@@ -17,6 +17,8 @@ LEAST_LEAPS = 0.02
 # So many accepted leaps are expected in one iteration.
 ACCEPTED_LEAPS = 5.0
 FEWEST_STEPS = 20
+# In units of 1 / sqrt(dimensions): a longer drift is a fresh draw, however much longer it is.
+SCALES = (1e-6, 30.0)
 _MEMORY = 0.05
 
 Local = tuple[
@@ -91,6 +93,7 @@ def learn(
     is the acceptance of leaps before it.
     """
     if len(walk.centre):
+        walk = tuning.bounded(walk, *SCALES)
         guide = follow(guide, t, leapt, tune_steps // 2)
     if walk.iteration > tune_steps // 2:
         return walk, guide

@@ -73,7 +73,9 @@ def learn(
     if q is not None:
         trail = trail._replace(seen=np.concatenate([trail.seen, q[None]]))
     if t is not None and len(trail.knots):
-        trail = trail._replace(guide=guidance.follow(trail.guide, t, leapt, tune_steps // 4))
+        walk = tuning.bounded(trail.walk, *guidance.SCALES)
+        guide = guidance.follow(trail.guide, t, leapt, tune_steps // 4)
+        trail = trail._replace(walk=walk, guide=guide)
     if shape_is_learnt(trail, tune_steps) or not tuning.at_milestone(trail.walk, tune_steps):
         return trail
     return _learn_shape(trail, bends)

@@ -67,6 +67,15 @@ def test_the_last_quarter_of_tuning_keeps_the_ridge_and_learns_what_it_leaves(rn
     assert after.guide.accept == pytest.approx(0.3, abs=0.05)
 
 
+def test_steps_that_are_always_accepted_stay_of_a_length_that_says_something(rng):
+    """Drifts become fresh draws; their scale would grow for as long as tuning lasts."""
+    found = trail.init(1, 1)
+    for _ in range(TUNE):
+        found = found._replace(walk=tuning.rescale(found.walk, 1.0, 0.4))
+        found = trail.learn(found, draw(rng), rng.normal(size=2), 1.0, TUNE, bends=True)
+    assert 10 < found.walk.scale < 50
+
+
 def test_where_nothing_moved_nothing_is_learnt():
     found = trail.init(1, 1)
     same = trail.learn(found, None, None, np.nan, TUNE, bends=True)
