@@ -92,6 +92,16 @@ def test_integers_have_bars_and_a_constant_has_a_line(rng):
     assert axes[1].lines[0].get_xdata()[0] == 1.0
 
 
+def test_every_posterior_has_a_colour_and_a_bar_of_its_own(rng):
+    trees = {label: posterior(rng, 0) for label in ("privatized", "a", "b", "confidential")}
+    [axis] = pmp.plot_posteriors(trees, var_names="mu")
+    colours = [line.get_color() for line in axis.lines if line.get_label() in trees]
+    assert len(set(colours)) == len(bars(axis)) == 4
+    many = {f"model {k}": posterior(rng, 0) for k in range(9)}
+    [axis] = pmp.plot_posteriors(many, var_names="mu")
+    assert len(bars(axis)) == 9
+
+
 def test_given_axes_are_used(rng):
     given = new_axes(1)
     assert pmp.plot_posteriors(posterior(rng, 0), var_names=["mu"], axes=given[0])[0] is given[0]
@@ -219,9 +229,19 @@ def test_rows_that_do_not_exist_are_left_out(rng):
     values[..., 6:] = 7  # padding
     dt = tree(posterior={"x": values, "n": np.full((1, 40), 6)})
     [axis] = pmp.plot_records(dt, "x", size="n")
-    assert list(axis.lines[-1].get_xdata()) == [0]
+    assert list(axis.lines[-1].get_xdata()) == [-1, 0, 1]
     [axis] = pmp.plot_records(dt, "x")
-    assert list(axis.lines[-1].get_xdata())[-1] == 7
+    assert list(axis.lines[-1].get_xdata())[-2] == 7
+    stored = np.where(np.arange(10) < 6, values, np.nan)
+    [axis] = pmp.plot_records(tree(posterior={"x": stored}), "x")
+    assert list(axis.lines[-1].get_xdata()) == [-1, 0, 1]
+
+
+def test_shares_of_records_start_at_zero(rng):
+    dt = tree(posterior={"x": rng.integers(0, 2, size=(1, 40, 10)), "y": np.ones((1, 40, 10))})
+    for axis in pmp.plot_records(dt, ["x", "y"], confidential={"x": [0, 1]}):
+        assert axis.get_ylim()[0] == 0
+        assert {line.get_ydata()[0] for line in axis.lines} == {0}
 
 
 def test_records_must_have_been_kept(rng):
@@ -250,3 +270,5 @@ def test_trees_must_have_something_in_common(rng):
     other = tree(posterior={"nu": rng.normal(size=(1, 50))})
     with pytest.raises(PlotError, match="got none"):
         pmp.plot_posteriors({"a": posterior(rng, 0), "b": other})
+    with pytest.raises(PlotError, match="at least one by its label; got none"):
+        pmp.plot_posteriors({})

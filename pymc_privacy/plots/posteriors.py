@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 
+from pymc_privacy.errors import PlotError
 from pymc_privacy.plots.canvas import (
     COLOURS,
     OTHERS,
@@ -68,14 +70,15 @@ def plot_posteriors(
     true_values = _true_values(truth or {})
     first = next(iter(laws.values()))
     axes = axes_for(len(first), axes)
-    spare = iter(OTHERS)
+    taken = {COLOURS[label] for label in laws if label in COLOURS}
+    spare = cycle(colour for colour in OTHERS if colour not in taken)
     colours = {label: COLOURS[label] if label in COLOURS else next(spare) for label in laws}
     for axis, name in zip(axes, first, strict=True):
         for label, law in laws.items():
             line = {"ls": ":"} if label == "prior" else {}
             draw_law(axis, law[name], colour=colours[label], label=label, **line)
         _look_closely(axis, [law[name] for label, law in laws.items() if label != "prior"])
-        _draw_intervals(axis, {c: laws[label][name] for label, c in colours.items()}, ci_prob)
+        _draw_intervals(axis, [(c, laws[label][name]) for label, c in colours.items()], ci_prob)
         if name in true_values:
             axis.axvline(true_values[name], color="black", lw=1.2, ls="--", label="truth")
         axis.set_xlabel(name)
@@ -87,6 +90,8 @@ def plot_posteriors(
 
 def _common(trees: Mapping[str, Any], var_names: Any) -> dict[str, dict[str, np.ndarray]]:
     """Return the draws by label and coordinate, of what all trees have."""
+    if not trees:
+        raise PlotError("posteriors must be a DataTree, or at least one by its label; got none.")
     datasets = {label: group_of(tree, "posterior", "prior") for label, tree in trees.items()}
     if var_names is None:
         first, *others = datasets.values()
@@ -109,13 +114,13 @@ def _look_closely(axis: Any, draws: list[np.ndarray]) -> None:
         axis.set_xlim(max(left, 2 * low - high), min(right, 2 * high - low))
 
 
-def _draw_intervals(axis: Any, laws: Mapping[str, np.ndarray], ci_prob: float) -> None:
-    """Draw bars below the curves, in units of the height of the axes."""
+def _draw_intervals(axis: Any, laws: list[tuple[str, np.ndarray]], ci_prob: float) -> None:
+    """Draw bars below the curves by colour, in units of the height of the axes."""
     step = 0.05
     top = axis.get_ylim()[1]
     share = step * (len(laws) + 1)
     axis.set_ylim(-top * share / (1 - share), top)
-    for row, (colour, draws) in enumerate(laws.items()):
+    for row, (colour, draws) in enumerate(laws):
         axis.plot(
             interval_of(draws, ci_prob),
             [share - step * (row + 1)] * 2,

@@ -35,7 +35,7 @@ def plot_records(
         How many draws to show, equally spaced.
     size : str, optional
         The variable that holds the number of records, when that is unknown: rows beyond it do
-        not exist, and are left out.
+        not exist, and are left out. So are rows that are ``nan``, as `sample` stores them.
     confidential : mapping of str to array, optional
         The true records by variable, where they are known.
     axes : matplotlib Axes, optional
@@ -68,8 +68,9 @@ def plot_records(
         raise PlotError(
             f"{error} Records are stored by `sample` with keep_records=True alone."
         ) from None
+    truths = confidential or {}
     panels = {
-        key: (rows, None if confidential is None else np.asarray(confidential[name]))
+        key: (rows, None if name not in truths else np.asarray(truths[name]))
         for name in names
         for key, rows in _columns(name, draws_of(posterior[name])).items()
     }
@@ -99,14 +100,19 @@ def _columns(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _draw_databases(axis: Any, shown: list[np.ndarray], truth: np.ndarray | None) -> None:
+    shown = [records[~np.isnan(records)] for records in shown]
     together = np.concatenate(shown)
     if not len(together):
         raise PlotError("Databases to show must have at least one record; got empty ones.")
-    discrete = np.issubdtype(together.dtype, np.integer)
+    # Integers beside rows that are nan come as floats.
+    discrete = bool(np.all(together == np.rint(together)))
     if discrete:
         edges = np.arange(together.min() - 0.5, together.max() + 1)
+        axis.xaxis.get_major_locator().set_params(integer=True)
     else:
         edges = np.histogram_bin_edges(together, bins=min(60, 10 + len(shown[0]) // 10))
+    # An empty bin at either end, so that the outermost ones are seen in full.
+    edges = np.array([2 * edges[0] - edges[1], *edges, 2 * edges[-1] - edges[-2]])
 
     def shares(records: np.ndarray) -> np.ndarray:
         counts, _ = np.histogram(records, bins=edges)
@@ -118,6 +124,7 @@ def _draw_databases(axis: Any, shown: list[np.ndarray], truth: np.ndarray | None
     for row in heights:
         axis.plot(centres, row, lw=0.5, alpha=0.25, **line)
     axis.plot(centres, heights.mean(axis=0), lw=2, label="imputed records", **line)
+    axis.set_ylim(bottom=0)
     if truth is not None:
         axis.plot(
             centres,

@@ -107,11 +107,14 @@ def _draw_together(
     low, high = (ends - centre[:, None]).T / scale
     where = np.arange(len(laws))
     label = f"{ci_prob:.0%} of the posterior predictive"
-    axis.vlines(where, low, high, color=BLUE, alpha=0.5, lw=3, label=label)
+    width = min(3.0, max(0.5, 150 / len(laws)))
+    axis.vlines(where, low, high, color=BLUE, alpha=0.5, lw=width, label=label)
     released = (np.array(list(values.values())) - centre) / scale
     axis.plot(where, released, "o", color=ORANGE, ms=4, label="release")
     outside = int(((released < low) | (released > high)).sum())
     axis.set(xlabel="number", ylabel="standard deviations from the mean")
     axis.set_title(f"{outside} of {len(laws)} outside", fontsize="medium")
     tidy(axis, heights=True)
-    axis.legend(frameon=False, fontsize="small")
+    bottom, top = axis.get_ylim()
+    axis.set_ylim(bottom, top + 0.2 * (top - bottom))
+    axis.legend(frameon=False, fontsize="small", loc="upper center", ncols=2)
