@@ -55,6 +55,11 @@ def test_a_release_of_the_wrong_shape_is_refused(contributions, local, observed,
         release(contributions(real_records()), local=local, observed=observed)
 
 
+def test_a_release_of_each_record_is_told_of_local():
+    with pm.Model(), refused(ReleaseError, r"shape \(\)", r".*say local=True\."):
+        release(real_records(), observed=np.zeros(SIZE))
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_release_that_is_not_finite_is_refused(value):
     with pm.Model(), refused(ReleaseError, "'release' must be finite", rf".*{abs(value)}"):
@@ -237,7 +242,9 @@ def test_a_scale_and_a_privacy_parameter_must_agree(mechanism, name, others):
     [{"rho": 1.0, "mu": 1.0}, {"epsilon": 1.0}, {"delta": 1e-6}, {"rho": 1.0, "epsilon": 1.0}],
 )
 def test_privacy_parameters_of_two_kinds_are_refused(mechanism, given):
-    with refused(MechanismError, r"calibrated by one of rho=, mu= or", ", ".join(given)):
+    with refused(
+        MechanismError, r"calibrated by one of rho=, mu= or", " and ".join(f"{n}=" for n in given)
+    ):
         mechanism(**given, sensitivity=1.0)
 
 

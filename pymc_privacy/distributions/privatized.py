@@ -307,10 +307,16 @@ def check_release(
         e in (None, v) for e, v in zip(expected, value.shape, strict=True)
     )
     if not fits:
+        shape = contributions.type.shape
+        if local:
+            why, hint = "each record is released on its own", ""
+        else:
+            why = "records are on axis 0"
+            hint = " If each record was released on its own, say local=True."
         raise ReleaseError(
             f"The release {name!r} must have shape {expected}, because the contributions have "
-            f"shape {contributions.type.shape} and records are on axis 0; "
-            f"got observed of shape {value.shape}."
+            f"shape {shape} and {why}; got observed of shape {value.shape}."
+            f"{hint if value.shape == shape else ''}"
         )
     shape = contributions.type.shape
     must = mechanism.impossible(value, shape if local else shape[1:])

@@ -157,7 +157,7 @@ class Records(Distribution):
         size = _check_size(name, size, dist, model)
         if capacity is None:
             capacity = _capacity(name, size, dims, model)
-        rows = _with_rows(name, dist, size, _check_capacity(name, capacity))
+        rows = _with_rows(name, dist, size, _check_capacity(name, capacity, size))
         records = RecordsRV.rv_op(rows, size)
         records = model.register_rv(
             records, name, dims=dims, default_transform=None, transform=None
@@ -228,11 +228,17 @@ def _with_rows(name: str, dist: TensorVariable, size: TensorVariable, capacity: 
     return change_dist_size(dist, (capacity, *(dist.shape[k] for k in range(1, batch))))
 
 
-def _check_capacity(name: str, capacity: Any) -> int:
+def _check_capacity(name: str, capacity: Any, size: TensorVariable) -> int:
     if not isinstance(capacity, int | np.integer) or capacity < 1:
         raise RecordError(
             f"The capacity of {name!r} must be an integer >= 1, the largest number of records "
             f"considered; got {capacity!r}."
+        )
+    least = lower_bound(size)
+    if capacity < least:
+        raise RecordError(
+            f"The capacity of {name!r} must have room for the smallest size that the prior of "
+            f"{size.name!r} allows, {least}; got {capacity}."
         )
     return int(capacity)
 

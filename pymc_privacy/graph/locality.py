@@ -280,5 +280,6 @@ def _refuse_without_records(name: str, size: int, direct: Sequence[TensorVariabl
     raise RecordError(
         f"The contributions to {name!r} must have one row per record, computed from variables "
         f"with as many independent rows; got contributions of length {size} computed from "
-        f"{came or 'no random variable at all'}."
+        f"{came or 'no random variable at all'}. Records are on axis 0: stack several "
+        "contributions of a record with axis=1, and do not add them up."
     )

@@ -163,9 +163,10 @@ def resolve_scale(given: Scale | None, calibrated: float | None, *, how: str) ->
     """
     if given is None and calibrated is None:
         raise MechanismError(f"A mechanism needs scale=, or {how}; got neither.")
+    meaning = "how far the noise reaches"
     if given is None:
-        return positive_scale(calibrated, how)
-    scale = positive_scale(given, how)
+        return positive_scale(calibrated, meaning)
+    scale = positive_scale(given, meaning)
     if calibrated is not None and not np.allclose(scale, calibrated, rtol=1e-9, atol=0.0):
         raise MechanismError(
             f"scale= and {how} must describe the same noise; got scale={given!r}, "

@@ -80,9 +80,8 @@ def _calibrations(mechanism: Gaussian | DiscreteGaussian) -> dict[str, float]:
     given = {name: getattr(mechanism, name) for name in names}
     given = {name: value for name, value in given.items() if value is not None}
     if set(given) not in ({"rho"}, {"mu"}, {"epsilon", "delta"}, set()):
-        raise MechanismError(
-            f"Gaussian noise is calibrated by {_HOW}; got {', '.join(given)} together."
-        )
+        came = " and ".join(f"{name}=" for name in given)
+        raise MechanismError(f"Gaussian noise is calibrated by {_HOW}; got {came}.")
     return {name: positive(name, value, "a privacy parameter") for name, value in given.items()}
 
 

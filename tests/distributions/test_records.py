@@ -145,6 +145,10 @@ def test_bad_input():
     )
     refuse("integer >= 1", lambda: pmp.Records("x", normal(), size=flat("n", 1, 9), capacity=0))
     refuse(
+        "smallest size that the prior of 'n' allows, 5; got 4",
+        lambda: pmp.Records("x", normal(), size=flat("n", 5, 9), capacity=4),
+    )
+    refuse(
         "must not depend on how many",
         lambda: pmp.Records("x", normal(n := flat("n", 1, 9), 1), size=n),
     )
