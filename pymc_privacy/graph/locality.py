@@ -277,9 +277,13 @@ def _refuse_without_records(name: str, size: int, direct: Sequence[TensorVariabl
             "Leave out observed=, or drop the release."
         )
     came = ", ".join(f"{rv.name!r} of shape {rv.type.shape}" for rv in direct)
+    other_axis = bool(came) and all(rv.type.shape[:1] != (size,) for rv in direct)
+    hint = (
+        " Records are on axis 0: stack several contributions of a record with axis=1, and do not "
+        "add them up."
+    )
     raise RecordError(
         f"The contributions to {name!r} must have one row per record, computed from variables "
         f"with as many independent rows; got contributions of length {size} computed from "
-        f"{came or 'no random variable at all'}. Records are on axis 0: stack several "
-        "contributions of a record with axis=1, and do not add them up."
+        f"{came or 'no random variable at all'}.{hint if other_axis else ''}"
     )
