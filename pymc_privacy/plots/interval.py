@@ -55,5 +55,6 @@ def plot_interval(interval: PrivateInterval, draws_or_idata: Any, *, axis: Any =
     axis.set(xlabel=interval.name)
     axis.set_title("CONFIDENTIAL: shows the posterior given the records")
     tidy(axis)
-    axis.legend(frameon=False)
+    axis.set_ylim(0, 1.35 * axis.get_ylim()[1])
+    axis.legend(frameon=False, loc="upper right")
     return axis
