@@ -37,7 +37,12 @@ from pymc.pytensorf import (
 )
 from pymc.pytensorf import compile as compile_graph
 from pymc.sampling.mcmc import assign_step_methods
-from pymc.stats.convergence import SamplerWarning, WarningType
+from pymc.stats.convergence import (
+    SamplerWarning,
+    WarningType,
+    log_warnings,
+    run_convergence_checks,
+)
 from pymc.step_methods import NUTS, STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
@@ -214,6 +219,7 @@ __all__ = [
     "graph_replace",
     "indices_from_subtensor",
     "join_nonshared_inputs",
+    "log_warnings",
     "modelcontext",
     "numba_core_rv_funcify",
     "numba_funcify_and_cache_key",
@@ -223,6 +229,7 @@ __all__ = [
     "register_funcify_and_cache_key",
     "replace_rvs_by_values",
     "rewrite_graph",
+    "run_convergence_checks",
     "rvs_in_graph",
     "support_point",
     "toposort",

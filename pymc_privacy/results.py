@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -93,11 +93,19 @@ def _promise(mechanism) -> str:
     return "not stated" if mechanism.guarantee is None else str(mechanism.guarantee)
 
 
+def without_records(result: xr.DataTree, names: Collection[str]) -> xr.DataTree | None:
+    """Return the result with the parameters' draws alone, or None where there are none."""
+    posterior = result["posterior"].to_dataset().drop_vars([*names])
+    if not posterior.data_vars:
+        return None
+    return result.assign({"posterior": xr.DataTree(posterior)})
+
+
 def warn_unless_mixed(result: xr.DataTree) -> None:
     """Warn, with advice, when chains disagree or have hardly moved."""
     posterior: Any = result["posterior"].to_dataset()
     chains = posterior.sizes["chain"]
-    if not posterior.data_vars or posterior.sizes["draw"] < 4:
+    if posterior.sizes["draw"] < 4:
         return
     slow = {
         name: value

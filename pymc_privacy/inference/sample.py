@@ -14,7 +14,9 @@ from pymc_privacy._compat import (
     Variable,
     ancestors,
     assign_step_methods,
+    log_warnings,
     modelcontext,
+    run_convergence_checks,
 )
 from pymc_privacy.distributions.linear_measurements import LatticeCounts
 from pymc_privacy.distributions.marking import is_marked
@@ -27,6 +29,7 @@ from pymc_privacy.results import (
     check_capacity,
     describe_moves,
     warn_unless_mixed,
+    without_records,
 )
 from pymc_privacy.step_methods import BirthDeath, CountStates, Interweave, RecordSweep
 
@@ -85,15 +88,23 @@ def sample(
     kwargs["initvals"] = _starts(model, kwargs.get("initvals"))
     if kwargs.get("var_names") is None and not keep_records:
         kwargs["var_names"] = [rv.name for rv in model.unobserved_RVs if rv not in records]
+    names = {rv.name for rv in records}
+    stored = names & {*(kwargs.get("var_names") or names)}
+    checks, quiet = kwargs.get("compute_convergence_checks", True), kwargs.get("quiet", False)
+    if not kwargs.get("return_inferencedata", True):
+        return pm.sample(draws, model=model, **kwargs)
+    # Of thousands of records some have a large r_hat by chance.
+    kwargs["compute_convergence_checks"] = checks and not stored
     result = pm.sample(draws, model=model, **kwargs)
-    if kwargs.get("return_inferencedata", True):
-        attach_privacy(result, model)
-        blank_absent_records(result, model)
-        if not kwargs.get("quiet", False) and (line := describe_moves(result)):
-            logging.getLogger("pymc").info(line)
-        if kwargs.get("compute_convergence_checks", True):
-            warn_unless_mixed(result)
-        check_capacity(result)
+    attach_privacy(result, model)
+    if checks and (parameters := without_records(result, stored)) is not None:
+        if stored and not quiet:
+            log_warnings(run_convergence_checks(parameters, model))
+        warn_unless_mixed(parameters)
+    blank_absent_records(result, model)
+    if not quiet and (line := describe_moves(result)):
+        logging.getLogger("pymc").info(line)
+    check_capacity(result)
     return result
 
 

@@ -7,6 +7,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 import xarray as xr
+from arviz_stats import rhat
 
 import pymc_privacy as pmp
 from pymc_privacy.errors import MixingWarning, RecordError
@@ -213,6 +214,29 @@ def test_chains_that_have_mixed_are_left_in_peace():
     with warnings.catch_warnings():
         warnings.simplefilter("error", MixingWarning)
         quick(survey(), compute_convergence_checks=True, draws=600, tune=200)
+
+
+def test_records_that_are_stored_are_not_held_against_the_parameters(caplog):
+    """Nearly exact, so that no record is accepted, and the parameter is known all the same."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 1.0)
+        x = pm.Normal("x", mu, 1.0, shape=40)
+        pmp.Privatized("s", pt.clip(x, -5, 5), pmp.Laplace(scale=1e-3), observed=3.0)
+    options = {"keep_records": True, "compute_convergence_checks": True, "quiet": False}
+    with caplog.at_level("INFO", logger="pymc"), warnings.catch_warnings():
+        warnings.simplefilter("error", MixingWarning)
+        result = quick(model, draws=400, tune=400, chains=4, **options)
+    assert float(rhat(result.posterior.dataset)["x"].max()) > 1.01
+    assert "rhat" not in caplog.text
+    assert "Moves: " in caplog.text
+
+
+def test_a_model_of_records_alone_has_nothing_to_check():
+    with pm.Model() as model:
+        x = pm.Bernoulli("x", 0.3, shape=10)
+        pmp.Privatized("s", x, pmp.Laplace(scale=1.0), observed=3.0)
+    result = quick(model, keep_records=True, compute_convergence_checks=True)
+    assert result.posterior["x"].shape == (2, 40, 10)
 
 
 def test_a_model_without_a_release_is_refused():

@@ -89,6 +89,31 @@ def test_coins_of_unknown_number(coin_model, coin_step, request, s, n_dp):
     assert (result.sample_stats["birth_death_capacity_hits"] == 0).all()
 
 
+@pytest.mark.slow
+def test_coins_of_a_number_with_a_flat_prior(request):
+    """The releases put the size near one, and then near the other end."""
+    least, most = 1, 9
+    with pm.Model() as model:
+        p = pm.Beta("p", 2, 2)
+        n = pm.DiscreteUniform("n", least, most)
+        x = pmp.Records("x", pm.Bernoulli.dist(p), size=n)
+        pmp.Privatized("s", x, pmp.Laplace(scale=1.5), observed=pm.Data("s_data", 0.0))
+        n_dp = pm.Data("n_dp_data", 0)
+        pmp.Privatized("n_dp", n, pmp.DiscreteLaplace(scale=2.0), observed=n_dp)
+    with model:
+        step = pmp.BirthDeath()
+    for s, n_dp in ((0.2, 0), (6.1, 10)):
+        pm.set_data({"s_data": s, "n_dp_data": n_dp}, model=model)
+        draws, _ = run(model, step, seed_of(request))
+        sizes = np.arange(most + 1)
+        prior = np.where(sizes < least, -np.inf, references.laplace(n_dp - sizes, 2.0))
+        exactly = references.bernoulli_of_unknown_size(
+            [Release(references.laplace, 1.5, s)], prior, prior=(2.0, 2.0)
+        )
+        assert_law(draws["n"], exactly[0], what=f"n at {s}")
+        assert_law(draws["p"], exactly[1], what=f"p at {s}")
+
+
 def test_single_moves_as_published(coin_model, request):
     pm.set_data({"s_data": 3.2, "n_dp_data": 9.0}, model=coin_model)
     with coin_model:
