@@ -60,6 +60,11 @@ def worst_effective(posterior, names: Sequence[str]) -> float:
     return min(effective(value[..., k]) for value in flat for k in range(value.shape[-1]))
 
 
+def figures(value: float, number: int) -> str:
+    """Write a number rounded to so many figures, and no large one as a power of ten."""
+    return f"{float(f'{value:.{number}g}'):.9g}"
+
+
 def two_figures(value: float) -> str:
-    """Write a number rounded to two figures, and never as a power of ten."""
-    return f"{float(f'{value:.2g}'):g}"
+    """Write a number rounded to two figures."""
+    return figures(value, 2)

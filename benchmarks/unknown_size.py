@@ -32,6 +32,7 @@ import pymc_privacy as pmp
 from benchmarks.measuring import (
     QUIET,
     effective,
+    figures,
     timed_draws,
     timed_sample,
     two_figures,
@@ -257,7 +258,7 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
                         line.append("")
                         continue
                     mean, spread = mean_and_error([*values.values()])
-                    line.append(f"{mean:.4g} ({spread:.2g})")
+                    line.append(f"{figures(mean, 4)} ({figures(spread, 2)})")
                     if len(values) > 1 and np.hypot(error, spread) > 0:
                         p = p_of_difference(mean - value, error, spread, len(values))
                         printed.add(f"({letter}) differs from (a)", quantity, p)
@@ -268,7 +269,7 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
                         p = float(stats.ttest_1samp(apart, 0.0).pvalue)
                         paired.add(f"({letter}) differs from (d)", quantity, p)
                 lines.append(line)
-    header = ["epsilon_s", "epsilon_N", "", "(a) printed", "(b)", "(c)", "(d) ours"]
+    header = ["epsilon_s", "epsilon_N", "posterior", "(a) printed", "(b)", "(c)", "(d) ours"]
     parts = [_caption(rows, cells, options), markdown(header, lines), printed.text()]
     if paired.found:
         parts.append("Release by release (paired, which is sharper): " + paired.text())
