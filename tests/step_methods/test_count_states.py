@@ -257,9 +257,9 @@ def naive_bayes(size=1000, classes=3, features=2, levels=3, epsilon=0.3, seed=0)
 
 @pytest.mark.slow
 def test_counts_and_records_agree_on_naive_bayes(request):
-    model = naive_bayes()
+    model = naive_bayes(size=500)
     options = OPTIONS | {
-        "draws": 2500,
+        "draws": 2000,
         "random_seed": seed_of(request),
         "var_names": ["p", "table0", "table1"],
     }
@@ -269,8 +269,8 @@ def test_counts_and_records_agree_on_naive_bayes(request):
         by_records = pm.sample(step=pmp.Interweave(), **options)
     assert "record_sweep_accept" in by_records.sample_stats
     for name in options["var_names"]:
-        a = by_counts.posterior[name].values.reshape(2, 2500, -1)
-        b = by_records.posterior[name].values.reshape(2, 2500, -1)
+        a = by_counts.posterior[name].values.reshape(2, 2000, -1)
+        b = by_records.posterior[name].values.reshape(2, 2000, -1)
         for k in range(a.shape[2]):
             for f in (lambda v: v, lambda v: v**2):
                 z = _z_of_difference(f(a[..., k]), f(b[..., k]))
