@@ -259,7 +259,7 @@ def test_awan_table_1_in_small(tmp_path, monkeypatch):
     monkeypatch.setattr(unknown_size, "EPSILONS_S", (1.0,))
     monkeypatch.setattr(unknown_size, "EPSILONS_N", (0.001,))
     sampler = "published, the right density"
-    chosen = options(tmp_path, samplers=(sampler,), sweeps=40, replicates=1)
+    chosen = options(tmp_path, samplers=(sampler,), sweeps=40, replicates=1, times=3)
     [row] = rows = unknown_size.study(chosen).run(progressbar=False)
     assert row["error"] is None
     assert {*unknown_size.QUANTITIES} < {*row}
@@ -273,6 +273,7 @@ def test_awan_table_1_counts_what_differs():
         return [
             {"sampler": sampler, "epsilon_s": s, "epsilon_n": n, "release": release}
             | {"error": None, "seconds": 1.0, "draws": 1500, "rhat": 1.0}
+            | {"effective": {"beta1": 77.0}}
             | {
                 name: column[0][k] + (shift * way + noise) * (column[1][k] or 1e-3)
                 for name, column in unknown_size.PRINTED[s].items()
@@ -287,6 +288,7 @@ def test_awan_table_1_counts_what_differs():
     same, other = (unknown_size.table(rows(shift), chosen) for shift in (0.0, 9.0))
     assert "(d) differs from (a) with p < 0.003 in 0 of 48 cells of beta and tau" in same
     assert "(d) differs from (a) with p < 0.003 in 48 of 48 cells of beta and tau" in other
+    assert "at epsilon_s = 0.1 and 1: (d) 77 and 77." in same
     # A shift that is small against the spread over releases shows when they are compared in pairs.
     shifted = rows(0.1, "published, the right density", wavering=0.5)
     text = unknown_size.table(rows(0.0) + shifted, chosen)
