@@ -259,7 +259,7 @@ def test_awan_table_1_in_small(tmp_path, monkeypatch):
     monkeypatch.setattr(unknown_size, "EPSILONS_S", (1.0,))
     monkeypatch.setattr(unknown_size, "EPSILONS_N", (0.001,))
     sampler = "published, the right density"
-    chosen = options(tmp_path, samplers=(sampler,), sweeps=40, replicates=1, times=3)
+    chosen = options(tmp_path, samplers=(sampler,), sweeps=40, replicates=1)
     [row] = rows = unknown_size.study(chosen).run(progressbar=False)
     assert row["error"] is None
     assert {*unknown_size.QUANTITIES} < {*row}
