@@ -10,8 +10,8 @@ tuning, for the number of records and for the worst parameter.
 the density that the published code evaluates, in which the exact number of records enters through
 a Laplace term and one statistic does not enter at all; (c) the published algorithm with the density
 of the release, as many sweeps as in the paper; (d) our default sampler with that density. All
-three see the same releases. In (b) and (c) the parameters given the records move by Hamiltonian
-trajectories, enough of them to be nearly a fresh draw, where the paper has a conjugate one.
+three see the same releases. In (b) and (c) the parameters given the records move by several
+Hamiltonian trajectories in each sweep, where the paper has a conjugate draw.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ _NINTH = 4
 """The statistic that the published code leaves out: the sum of the squares of x2."""
 
 RELEASES = 100  # behind each printed number
-TRAJECTORIES = 20  # so many are nearly a draw of the parameters given the records, as published
 DRAWS, LONGEST = 1500, 24_000  # of each of our chains, at first and at most
 CONVERGED = 1.01
 SURPRISE = 0.003  # what three standard errors are in a long series
@@ -144,12 +143,12 @@ def publish(
 
 
 @cache
-def step_of(sampler: str) -> Any:
+def step_of(sampler: str, trajectories: int | None = None) -> Any:
     """Return the step method of a column, compiled for its model."""
     with regression(sampler == "published, its density"):
         if sampler == "ours":
             return pmp.BirthDeath()
-        return pmp.BirthDeath(single=True, noncentred_steps=0, centred_steps=TRAJECTORIES)
+        return pmp.BirthDeath(single=True, noncentred_steps=0, centred_steps=trajectories)
 
 
 def replicate(
@@ -159,39 +158,35 @@ def replicate(
     epsilon_n: float,
     sweeps: int,
     release: int,
-    trajectories: int = 0,
+    trajectories: int | None = None,
 ) -> dict:
     """Fit one release; return what the table averages.
 
     ``release`` is the seed of database and noise, so that all columns see the same, and all
-    epsilons the same noise but for its scale. ``trajectories`` only says what was done.
+    epsilons the same noise but for its scale. ``trajectories`` are those of a published sweep.
     """
     epsilon_n = min(epsilon_n, _PUBLIC)
     office = np.random.default_rng(release)
     noise = pmp.Laplace(epsilon=epsilon_s, sensitivity=SENSITIVITY)
     statistics = noise.simulate(office, simulate(office))
     noisy_size = float(pmp.Laplace(epsilon=epsilon_n, sensitivity=1.0).simulate(office, SIZE))
-    publish(
-        regression(sampler == "published, its density"),
-        statistics,
-        noisy_size,
-        epsilon_s,
-        epsilon_n,
-    )
+    model = regression(sampler == "published, its density")
+    publish(model, statistics, noisy_size, epsilon_s, epsilon_n)
     start = int(np.clip(np.ceil(noisy_size), 2, CAPACITY))
     if epsilon_n == _PUBLIC:
         start = SIZE
     began = time.process_time()
     if sampler == "ours":
-        length, draws = DRAWS, chains_of(rng, sampler, start, draws=DRAWS, tune=1000, chains=4)
+        step = step_of(sampler)
+        length, draws = DRAWS, chains_of(rng, step, model, start, draws=DRAWS, tune=1000, chains=4)
         while worst_rhat(draws) > CONVERGED and length < LONGEST:
             length *= 2
-            draws = chains_of(rng, sampler, start, draws=length, tune=1000, chains=4)
+            draws = chains_of(rng, step, model, start, draws=length, tune=1000, chains=4)
         found: dict[str, Any] = {"rhat": worst_rhat(draws), "draws": length}
     else:
         # The published chains are single ones, of which the first half is dropped.
-        half = sweeps // 2
-        found, draws = {}, chains_of(rng, sampler, start, draws=half, tune=half, chains=1)
+        step, half = step_of(sampler, trajectories), sweeps // 2
+        found, draws = {}, chains_of(rng, step, model, start, draws=half, tune=half, chains=1)
     for name, values in draws.items():
         found |= {f"E {name}": values.mean(), f"Var {name}": values.var()}
     found["effective"] = {name: effective(v) for name, v in draws.items() if v.std() > 0}
@@ -200,13 +195,13 @@ def replicate(
 
 
 def chains_of(
-    rng: np.random.Generator, sampler: str, start: int, **lengths: int
+    rng: np.random.Generator, step: Any, model: pm.Model, start: int, **lengths: int
 ) -> dict[str, np.ndarray]:
-    """Sample the model of a column as it is published; return draws by name, (chain, draw)."""
+    """Sample a model with its present releases; return draws by name, (chain, draw)."""
     result = pm.sample(
         **lengths,
-        model=regression(sampler == "published, its density"),
-        step=step_of(sampler),
+        model=model,
+        step=step,
         initvals={"n": start},
         random_seed=int(rng.integers(2**31)),
         var_names=["beta", "tau", "n"],
@@ -230,7 +225,7 @@ def study(options: argparse.Namespace) -> pmp.Study:
     """Return the study behind the table: a release is a setting, common to all columns."""
     grid = [
         {"release": release, "sampler": sampler, "epsilon_s": epsilon_s, "epsilon_n": epsilon_n}
-        | ({} if sampler == "ours" else {"trajectories": TRAJECTORIES})
+        | ({} if sampler == "ours" else {"trajectories": options.trajectories})
         | {"sweeps": options.sweeps}
         for release in range(options.replicates)
         for sampler in options.samplers
@@ -289,8 +284,8 @@ def _caption(rows: list[Row], cells: dict, options: argparse.Namespace) -> str:
         f"Means over {min(counts)}"
         + (f" to {max(counts)}" if len(counts) > 1 else "")
         + " releases of new databases, the same for (b), (c) and (d); in brackets their Monte "
-        f"Carlo standard errors. (b) and (c): {options.sweeps} sweeps with {TRAJECTORIES} "
-        "trajectories each, the first half dropped."
+        f"Carlo standard errors. (b) and (c): {options.sweeps} sweeps with "
+        f"{options.trajectories} trajectories each, the first half dropped."
     )
     if ours:
         longer = sum(row["draws"] > DRAWS for row in ours)
@@ -433,6 +428,7 @@ def main() -> None:
         replicates=12,
         samplers=tuple(SAMPLERS),
         sweeps=10_000,
+        trajectories=20,
     )
 
 

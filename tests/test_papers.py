@@ -259,7 +259,7 @@ def test_awan_table_1_in_small(tmp_path, monkeypatch):
     monkeypatch.setattr(unknown_size, "EPSILONS_S", (1.0,))
     monkeypatch.setattr(unknown_size, "EPSILONS_N", (0.001,))
     sampler = "published, the right density"
-    chosen = options(tmp_path, samplers=(sampler,), sweeps=40, replicates=1)
+    chosen = options(tmp_path, samplers=(sampler,), sweeps=40, replicates=1, trajectories=4)
     [row] = rows = unknown_size.study(chosen).run(progressbar=False)
     assert row["error"] is None
     assert {*unknown_size.QUANTITIES} < {*row}
@@ -284,7 +284,7 @@ def test_awan_table_1_counts_what_differs():
             for way in [1 + wavering * (-1) ** release]
         ]
 
-    chosen = argparse.Namespace(sweeps=10_000)
+    chosen = argparse.Namespace(sweeps=10_000, trajectories=20)
     same, other = (unknown_size.table(rows(shift), chosen) for shift in (0.0, 9.0))
     assert "(d) differs from (a) with p < 0.003 in 0 of 48 cells of beta and tau" in same
     assert "(d) differs from (a) with p < 0.003 in 48 of 48 cells of beta and tau" in other
