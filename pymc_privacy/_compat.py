@@ -78,9 +78,18 @@ from pytensor.scalar.basic import (
     ScalarOp,
     get_scalar_type,
 )
-from pytensor.tensor.basic import Alloc, Join, get_underlying_scalar_constant_value
+from pytensor.tensor.basic import (
+    Alloc,
+    ARange,
+    Join,
+    Split,
+    get_underlying_scalar_constant_value,
+)
+from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.exceptions import NotScalarConstantError
+from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.linalg.solvers.core import SolveBase
 from pytensor.tensor.math import Dot
 from pytensor.tensor.random.basic import (
     BernoulliRV,
@@ -110,23 +119,32 @@ from pytensor.tensor.random.basic import (
 )
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType, random_generator_type
-from pytensor.tensor.shape import SpecifyShape
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.sort import ArgSortOp, SortOp
+from pytensor.tensor.subtensor import (
+    AdvancedSubtensor,
+    IncSubtensor,
+    Subtensor,
+    indices_from_subtensor,
+)
 from pytensor.tensor.variable import TensorVariable
 
 __all__ = [
     "CACHED_SRC_FUNCTIONS",
     "NUTS",
     "STEP_METHODS",
+    "ARange",
     "AdvancedSubtensor",
     "Alloc",
     "Apply",
+    "ArgSortOp",
     "AsymmetricLaplaceRV",
     "BernoulliRV",
     "BetaBinomialRV",
     "BetaRV",
     "BinomialRV",
     "BlockedStep",
+    "Blockwise",
     "CAReduce",
     "Cast",
     "CategoricalRV",
@@ -135,6 +153,7 @@ __all__ = [
     "Competence",
     "Composite",
     "Constant",
+    "CumOp",
     "DimShuffle",
     "DiracDeltaRV",
     "DirichletRV",
@@ -154,6 +173,7 @@ __all__ = [
     "HalfNormalRV",
     "HalfStudentTRV",
     "In",
+    "IncSubtensor",
     "InvGammaRV",
     "Join",
     "KumaraswamyRV",
@@ -176,11 +196,17 @@ __all__ = [
     "PoissonRV",
     "RandomGeneratorType",
     "RandomVariable",
+    "Reshape",
     "SamplerWarning",
     "ScalarOp",
+    "Shape",
+    "Shape_i",
     "SharedVariable",
     "SkewNormalRV",
+    "SolveBase",
+    "SortOp",
     "SpecifyShape",
+    "Split",
     "StepMethodState",
     "StudentTRV",
     "Subtensor",

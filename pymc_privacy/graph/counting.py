@@ -35,7 +35,7 @@ from pymc_privacy.graph.database import (
     find_databases,
     release_density,
 )
-from pymc_privacy.graph.locality import Point, probing_point
+from pymc_privacy.graph.points import Point, probing_point
 from pymc_privacy.graph.parameter_program import (
     Graph,
     ParameterProgram,

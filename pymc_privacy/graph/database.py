@@ -13,7 +13,8 @@ from pymc_privacy._compat import Cast, TensorVariable, Variable, ancestors
 from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.distributions.privatized import PrivatizedRV, check_release
 from pymc_privacy.errors import RecordError, ReleaseError
-from pymc_privacy.graph.locality import Probe, not_local, parents, probing_point
+from pymc_privacy.graph.locality import Probe, not_local, parents
+from pymc_privacy.graph.points import probing_point
 from pymc_privacy.mechanisms import Mechanism
 
 

@@ -27,7 +27,7 @@ from pymc_privacy._compat import (
 from pymc_privacy.algorithms.binding import Remember
 from pymc_privacy.graph.calls import shared_values
 from pymc_privacy.graph.generators import with_generator
-from pymc_privacy.graph.locality import Point
+from pymc_privacy.graph.points import Point
 
 MOST_FOLLOWED = 60
 

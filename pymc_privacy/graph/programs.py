@@ -26,7 +26,7 @@ from pymc_privacy.graph.columns import float_columns
 from pymc_privacy.graph.conditional_draws import conditional_draws
 from pymc_privacy.graph.database import Database
 from pymc_privacy.graph.generators import given_others, in_value_coordinates, with_generator
-from pymc_privacy.graph.locality import Point
+from pymc_privacy.graph.points import Point
 
 
 @dataclass(frozen=True)
