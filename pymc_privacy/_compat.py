@@ -47,10 +47,11 @@ from pymc.step_methods import NUTS, STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
-from pytensor import In, Out
+from pytensor import In, Out, function
 from pytensor import scalar as ps
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
+from pytensor.compile.rewriting import inline_ofg_node
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import (
     DisconnectedType,
@@ -128,6 +129,13 @@ from pytensor.tensor.subtensor import (
     indices_from_subtensor,
 )
 from pytensor.tensor.variable import TensorVariable
+
+
+def interpret(inputs, outputs):
+    """Return a function that evaluates a graph node by node, as it stands."""
+    mode = Mode(linker="py", optimizer=None)
+    return function(inputs, outputs, mode=mode, on_unused_input="ignore", accept_inplace=True)
+
 
 __all__ = [
     "CACHED_SRC_FUNCTIONS",
@@ -244,6 +252,8 @@ __all__ = [
     "graph_inputs",
     "graph_replace",
     "indices_from_subtensor",
+    "inline_ofg_node",
+    "interpret",
     "join_nonshared_inputs",
     "log_warnings",
     "modelcontext",

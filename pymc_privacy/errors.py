@@ -26,6 +26,10 @@ class RecordError(PrivacyError):
     """The record variables of a model are not such that they can be updated one by one."""
 
 
+class CertificateError(PrivacyError):
+    """What was compiled from a model does not agree with the model; nothing was drawn."""
+
+
 class BudgetError(PrivacyError):
     """A release would spend more than the budget has left; nothing was drawn."""
 

@@ -35,7 +35,6 @@ from pymc_privacy.graph.database import (
     find_databases,
     release_density,
 )
-from pymc_privacy.graph.points import Point, probing_point
 from pymc_privacy.graph.parameter_program import (
     Graph,
     ParameterProgram,
@@ -43,6 +42,7 @@ from pymc_privacy.graph.parameter_program import (
     gradient_of,
     jitted_functions,
 )
+from pymc_privacy.graph.points import Point, probing_point
 
 # One move costs as much with a cell more as one of records does with three records more.
 MOST_CELLS = 2048

@@ -14,7 +14,7 @@ from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.distributions.privatized import PrivatizedRV, check_release
 from pymc_privacy.errors import RecordError, ReleaseError
 from pymc_privacy.graph.locality import Probe, not_local, parents
-from pymc_privacy.graph.points import probing_point
+from pymc_privacy.graph.points import Point, probing_point
 from pymc_privacy.mechanisms import Mechanism
 
 
@@ -147,16 +147,9 @@ def _database(model, records: list[TensorVariable], factors: Factors) -> Databas
                 "be sampled; give observed=, or use pm.observe."
             )
         observed_value(model, release)
-    densities = model.logp(vars=weights, sum=False) if weights else []
-    graphs = {f"the contributions to {r.name!r}": contributions_of(r) for r in releases}
-    graphs |= {repr(w.name): density for w, density in zip(weights, densities, strict=True)}
     start = probing_point(model)
-    probe = Probe(model, start, records, graphs)
-    for rv, mixed in probe.mixed().items():
-        if mixed:
-            raise RecordError(
-                not_local(rv.name, mixed) + " Write it with one term per record, or leave it out."
-            )
+    probe = _probe(model, records, releases, weights, start)
+    _refuse_mixed(probe)
     return Database(
         model=model,
         records=tuple(records),
@@ -165,3 +158,27 @@ def _database(model, records: list[TensorVariable], factors: Factors) -> Databas
         size=len(start[model.rvs_to_values[records[0]].name]),
         exchangeable=probe.exchangeable(),
     )
+
+
+def _probe(model, records, releases, weights, start: Point) -> Probe:
+    """Return what tells whether anything that sees the records mixes them."""
+    densities = model.logp(vars=list(weights), sum=False) if weights else []
+    graphs = {f"the contributions to {r.name!r}": contributions_of(r) for r in releases}
+    graphs |= {repr(w.name): density for w, density in zip(weights, densities, strict=True)}
+    return Probe(model, start, records, graphs)
+
+
+def _refuse_mixed(probe: Probe) -> None:
+    for rv, mixed in probe.mixed().items():
+        if mixed:
+            raise RecordError(
+                not_local(rv.name, mixed) + " Write it with one term per record, or leave it out."
+            )
+
+
+def check_locality(databases: Sequence[Database], point: Point) -> None:
+    """Look once more, at a point, whether records are mixed where the graph does not say."""
+    for d in databases:
+        probe = _probe(d.model, d.records, d.releases, d.weights, point)
+        if not probe.is_proven():
+            _refuse_mixed(probe)

@@ -52,6 +52,8 @@ class ParameterProgram:
     """1 / scale² of the noise on each coordinate of ``released``."""
     has_statistics: bool = False
     """Whether the centred density does without the records themselves."""
+    sums_out: bool = False
+    """Whether all densities are those of the parameters alone, records being summed out."""
 
     @cached_property
     def size(self) -> int:

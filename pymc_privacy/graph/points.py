@@ -39,7 +39,7 @@ def probing_point(model) -> Point:
 def conditional_sampler(model, variables: Sequence[TensorVariable]) -> Sampler:
     """Compile a function of a generator and a point that draws variables given all others."""
     fresh = [in_value_coordinates(model, rv) for rv in variables]
-    rng, fresh = with_generator(given_others(model, fresh, variables))
+    rng, fresh = with_generator(given_others(model, fresh, variables), write_out=False)
     draw = compile_graph(
         [rng, *model.value_vars], fresh, on_unused_input="ignore", mode=INTERPRETED
     )

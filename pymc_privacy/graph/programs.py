@@ -75,19 +75,24 @@ class RecordProgram:
 
 
 def compile_records(
-    database: Database, compile_kwargs: dict | None = None, *, rows: int | None = None
+    database: Database,
+    compile_kwargs: dict | None = None,
+    *,
+    rows: int | None = None,
+    plain: bool = False,
 ) -> RecordProgram:
     """Compile the programs of one database.
 
     With ``rows``, so many records are drawn instead of all: those of an exchangeable database
-    without weights have the same law.
+    without weights have the same law. With ``plain``, records are drawn as PyTensor draws them,
+    and without looking at their weights.
     """
     model, records = database.model, database.records
     coordinates = float_columns(database.contributions)
-    fresh = conditional_draws(database) if rows is None else None
+    fresh = conditional_draws(database) if rows is None and not plain else None
     if fresh is None:
         fresh = given_others(model, _fresh(database, rows), records)
-    rng, fresh = with_generator(fresh)
+    rng, fresh = with_generator(fresh, write_out=not plain)
     current = model.replace_rvs_by_values(coordinates)
     # A random variable left here would be redrawn at every call, and these would
     # not be the contributions of the current records.

@@ -11,7 +11,9 @@ from pymc_privacy.algorithms import record_sweep
 from pymc_privacy.algorithms.noise import Noise
 from pymc_privacy.graph.database import Database
 from pymc_privacy.graph.laws import noise_of
-from pymc_privacy.graph.programs import Point, compile_records
+from pymc_privacy.graph.points import Point
+from pymc_privacy.graph.programs import RecordProgram, compile_records
+from pymc_privacy.step_methods.certifying import Certifier
 
 
 def sweep_statistics(infos: Sequence[record_sweep.Info]) -> dict[str, float]:
@@ -29,14 +31,30 @@ def sweep_statistics(infos: Sequence[record_sweep.Info]) -> dict[str, float]:
 class Sweep:
     """The compiled programs of one database, and the contributions of its current records."""
 
-    def __init__(self, database: Database, compile_kwargs: dict | None, fraction: float = 1.0):
+    def __init__(
+        self,
+        database: Database,
+        compile_kwargs: dict | None,
+        certifier: Certifier,
+        fraction: float = 1.0,
+    ):
         self._database = database
         self._rows = rows_of(database, fraction)
-        self._program = compile_records(database, compile_kwargs, rows=self._rows)
+        self._noise: Noise | None = noise_of(database)
+        self._program = certifier.record_program(
+            lambda plain: compile_records(database, compile_kwargs, rows=self._rows, plain=plain),
+            database,
+            self._noise,
+            self._rows,
+        )
         drawn = database.size if self._rows is None else self._rows
         self._proposed = np.empty((self._program.width, drawn))
-        self._noise: Noise | None = None
         self.forget()
+
+    @property
+    def compiled(self) -> tuple[RecordProgram, Database, Noise, int | None]:
+        """Return the program, its database, the noise and how many records are drawn."""
+        return self._program, self._database, self._current_noise(), self._rows
 
     def forget(self) -> None:
         """Drop what is remembered of the last point and its releases, as when a chain starts."""
