@@ -137,7 +137,9 @@ def _is_uniform(part: Variable, axis: int) -> bool:
     if axis < 0 or part.type.ndim <= axis or part.type.broadcastable[axis]:
         return True
     if isinstance(part, Constant):
-        data = np.asarray(part.data)
+        data = part.data
+        if not isinstance(data, np.ndarray):
+            return False
         return bool((data == np.take(data, [0], axis=axis)).all()) if data.size else True
     if part.owner is not None and isinstance(part.owner.op, Alloc):
         value = part.owner.inputs[0]

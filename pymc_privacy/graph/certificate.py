@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +30,7 @@ from pymc_privacy._compat import (
     OpFromGraph,
     TensorVariable,
     Variable,
+    compile_graph,
     inline_ofg_node,
     interpret,
 )
@@ -36,7 +39,8 @@ from pymc_privacy.errors import CertificateError
 from pymc_privacy.graph.cells import support_of
 from pymc_privacy.graph.columns import float_columns
 from pymc_privacy.graph.database import contributions_of, factors_of, is_release
-from pymc_privacy.graph.points import Point, prior_points
+from pymc_privacy.graph.points import INTERPRETED, Point
+from pymc_privacy.graph.rows import simplified
 
 # Right models came within 4e-4 of this, wrong ones were beyond a thousand times of it.
 _ABSOLUTE, _RELATIVE = 1e-6, 1e-9
@@ -145,6 +149,21 @@ class Terms:
             total = math.fsum(float(self.by_name[name].sum()) for name in names)
         return -math.inf if math.isnan(total) else total
 
+    def _evaluate(self, values: list[np.ndarray]) -> list[np.ndarray]:
+        try:
+            return self._terms(*values)
+        except (NotImplementedError, TypeError, np.exceptions.AxisError):
+            # Sparse matrices are known to PyTensor's rewrites, and not to NumPy.
+            self._terms = compile_graph(
+                self.model.value_vars, self._graphs, on_unused_input="ignore", mode=INTERPRETED
+            )
+            return self._terms(*values)
+        except IndexError as error:
+            raise CertificateError(
+                "Every value that records and parameters can have must have a log density; but at "
+                f"a draw from the prior something is looked up where there is nothing: {error}"
+            ) from error
+
     def rows(self, names: Collection[str], size: int) -> np.ndarray:
         """Return the log density of factors that have one row per record, by record."""
         with np.errstate(invalid="ignore"):
@@ -160,7 +179,9 @@ class Terms:
 class Reference:
     """The plain model: its log density by factor, and the contributions to its releases.
 
-    Evaluated by NumPy from the graphs as PyMC wrote them. Data are read when it is called.
+    Evaluated by NumPy from the graphs as PyMC wrote them. Where that is no number, because an
+    exponential overflowed on the way, PyTensor's stable form of the same graph has the word. Data
+    are read when it is called.
     """
 
     def __init__(self, model):
@@ -169,9 +190,8 @@ class Reference:
         self._releases = [
             f for f in factors_of(model) if is_release(f) and contributions_of(f).ndim
         ]
-        self._terms = plain_function(
-            model.value_vars, model.logp(vars=factors_of(model), sum=False)
-        )
+        self._graphs = model.logp(vars=factors_of(model), sum=False)
+        self._terms = plain_function(model.value_vars, self._graphs)
         columns = [float_columns([contributions_of(release)]) for release in self._releases]
         self._widths = [len(group) for group in columns]
         self._columns = plain_function(
@@ -179,11 +199,49 @@ class Reference:
             model.replace_rvs_by_values([column for group in columns for column in group]),
         )
 
+    @cached_property
+    def _stable_terms(self):
+        return plain_function(self.model.value_vars, simplified(_spelled_out(self._graphs)))
+
     def terms(self, point: Point) -> Terms:
         """Return the log density of every factor."""
+        values = self._values(point)
         with np.errstate(all="ignore"):
-            found = self._terms(*self._values(point))
-        return Terms({n: np.asarray(t, float) for n, t in zip(self.factors, found, strict=True)})
+            found = [np.asarray(term, float) for term in self._evaluate(values)]
+            if not all(np.isfinite(term).all() for term in found):
+                stable = self._stable_terms(*values)
+                found = [np.where(np.isfinite(a), a, b) for a, b in zip(found, stable, strict=True)]
+        return Terms(dict(zip(self.factors, found, strict=True)))
+
+    def _evaluate(self, values: list[np.ndarray]) -> list[np.ndarray]:
+        try:
+            return self._terms(*values)
+        except (NotImplementedError, TypeError, np.exceptions.AxisError):
+            # Sparse matrices are known to PyTensor's rewrites, and not to NumPy.
+            self._terms = compile_graph(
+                self.model.value_vars, self._graphs, on_unused_input="ignore", mode=INTERPRETED
+            )
+            return self._terms(*values)
+        except IndexError as error:
+            raise CertificateError(
+                "Every value that records and parameters can have must have a log density; but at "
+                f"a draw from the prior something is looked up where there is nothing: {error}"
+            ) from error
+
+    def rows(self, names: Collection[str], size: int) -> Callable[[Point], np.ndarray]:
+        """Return a function of a point, what some factors say of each record, without the rest."""
+        chosen = [g for n, g in zip(self.factors, self._graphs, strict=True) if n in names]
+        function = plain_function(self.model.value_vars, chosen)
+
+        def evaluate(point: Point) -> np.ndarray:
+            with np.errstate(all="ignore"):
+                parts = function(*self._values(point))
+                total = np.sum([np.reshape(part, (size, -1)).sum(axis=1) for part in parts], axis=0)
+            if np.isfinite(total).all():
+                return total
+            return self.terms(point).rows(names, size)
+
+        return evaluate
 
     def contributions(self, point: Point, releases: Collection[str]) -> np.ndarray:
         """Return the contributions to some releases, one row for each coordinate."""
@@ -231,9 +289,10 @@ class Pair(NamedTuple):
     there: Point
 
 
-def prior_pairs(model, parameters: Collection[str], records: Collection[str]) -> list[Pair]:
+def prior_pairs(model, parameters: Collection[str], draws: Iterator[Point]) -> list[Pair]:
     """Return pairs near each other and far apart, at several records, and at all their values."""
-    a, b, c = prior_points(model, 3, seed=11)
+    a, b, c = islice(draws, 3)
+    records = [model.rvs_to_values[rv].name for rv in model.free_RVs if is_marked(rv)]
     pairs = [
         Pair("near", a, toward(a, b, parameters, 0.05)),
         Pair("at other records", b, toward(b, c, parameters, 0.3)),

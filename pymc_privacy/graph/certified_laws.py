@@ -31,14 +31,14 @@ def law_gap(
     numbers between 0 and 1. What is returned is the difference, in standard errors.
     """
     rng = np.random.default_rng(41)
-    names = [rv.name for rv in database.records]
+    rows = reference.rows([rv.name for rv in database.records], database.size)
     number = min(_MOST_DRAWS, math.ceil(_ROWS / database.size))
     gaps = []
     for child in rng.spawn(number):
         shares = []
         for draw, one in zip(draws, child.spawn(2), strict=True):
             x = draw(one)
-            logs = [reference.terms(point | x).rows(names, database.size) for point in points]
+            logs = [rows(point | x) for point in points]
             with np.errstate(all="ignore"):
                 shares.append(np.nan_to_num(logs[1] - logs[0], nan=0.0))
         with np.errstate(over="ignore"):

@@ -16,12 +16,12 @@ x = T(q, u):
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_privacy._compat import TensorVariable
+from pymc_privacy._compat import TensorVariable, ancestors
 from pymc_privacy.graph.carrying import CarriedRecords, carry_records
 from pymc_privacy.graph.cells import find_cells
 from pymc_privacy.graph.certificate import (
@@ -35,11 +35,11 @@ from pymc_privacy.graph.certificate import (
 from pymc_privacy.graph.certified_laws import law_gap, mean_log_range
 from pymc_privacy.graph.database import Database, factors_given_records, observed_value
 from pymc_privacy.graph.parameter_program import ParameterProgram
-from pymc_privacy.graph.points import Point, conditional_sampler, prior_points
+from pymc_privacy.graph.points import Point, conditional_sampler
 
 # Draws at which records are taken apart and put together again, and how many where they are many.
 _ROUND_TRIPS, _FEW_ROUND_TRIPS = 16, 4
-_STEP = 1e-5
+_STEPS = (1e-5, 1e-8)
 _MOST_COORDINATES = 6
 
 
@@ -48,12 +48,11 @@ def compare_parameters(
     databases: Sequence[Database],
     reference: Reference,
     pairs: Sequence[Pair],
-    *,
-    laws: bool = True,
+    draws: Iterator[Point] | None = None,
 ) -> Iterator[Comparison]:
     """Compare all functions of a program with the model, at pairs of points.
 
-    ``laws`` asks for the laws of base variates too, which takes draws.
+    ``draws`` from the prior are for the laws of base variates, and for the edges of the support.
     """
     if not program.size:
         return
@@ -67,8 +66,8 @@ def compare_parameters(
     carried = carry_records(reference.model, _records(databases))
     assert carried is not None
     yield from _noncentred(program, databases, reference, pairs, carried)
-    if laws:
-        yield from _round_trips(program, databases, reference)
+    if draws is not None:
+        yield from _round_trips(program, databases, reference, draws)
         for database in databases:
             yield from _carried_law(program, database, reference, pairs[0], carried)
             yield from _widths_of_cells(program, database, reference, pairs)
@@ -120,36 +119,41 @@ def _centred(program, databases, reference, pairs) -> Iterator[Comparison]:
         found = _number(density(program.flatten(there))) - _number(density(q))
         what = f"the change of the log density of parameters given records ({label})"
         yield _change(what, before, after, names, found)
-        if "centred" in program.gradients and len(gradients) < 2:
-            slope = density(q)[1]
-            gradients.append(_slope(program, reference, names, here, slope, before.scale))
+        if "centred" in program.gradients and len(gradients) < 2 * len(_STEPS):
+            gradient = np.asarray(density(q)[1])
+            gradients += [
+                _slope(program, reference, names, here, gradient, before.scale, step)
+                for step in _STEPS
+            ]
     yield from _best(gradients)
 
 
-def _slope(program, reference, names, point: Point, gradient, scale: float) -> Comparison:
+def _slope(
+    program, reference, names, point: Point, gradient, scale: float, step: float
+) -> Comparison:
     """Compare a gradient, along one direction, with a difference of the model's log density."""
     q = program.flatten(point)
     direction = np.random.default_rng(5).standard_normal(q.size)
     up, down = (
-        reference.terms(point | program.unflatten(q + step * direction)).total(names)
-        for step in (_STEP, -_STEP)
+        reference.terms(point | program.unflatten(q + side * direction)).total(names)
+        for side in (step, -step)
     )
-    parts = np.asarray(gradient) * direction
-    tolerance = 1e-4 * (1 + np.abs(parts).sum()) + 1e-12 * scale / _STEP
+    parts = gradient * direction
+    tolerance = 1e-4 * (1 + np.abs(parts).sum()) + 1e-12 * scale / step
     what = "the slope of the log density of parameters given records"
     with np.errstate(invalid="ignore"):
-        return Comparison(what, (up - down) / (2 * _STEP), parts.sum(), tolerance=tolerance)
+        return Comparison(what, (up - down) / (2 * step), parts.sum(), tolerance=tolerance)
 
 
 def _best(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Return one that agrees if there is any: a slope has no difference at a kink."""
+    """Return one that agrees if there is any: at a kink, or by too long a step, none does."""
     return sorted(comparisons, key=lambda c: not (c.agrees and c.is_informative))[:1]
 
 
 def _noncentred(
     program, databases, reference, pairs, carried: CarriedRecords
 ) -> Iterator[Comparison]:
-    names, records = _others(reference, databases), _names(_records(databases))
+    names = _others(reference, databases)
     weight = _log_weight(reference, carried)
     is_weighted = bool(carried.weights)
     for label, here, there in pairs:
@@ -168,7 +172,9 @@ def _noncentred(
         yield from _same_records(program, q, held, u, x, label)
         yield from _misfit(program, databases, reference, there | moved, (r, *held, *u), label)
         if not is_weighted and sum(a.size for a in x) <= MANY_VALUES:
-            yield from _law_of_base(program, (q, r), held, u, (before, after), records, label)
+            for database in databases:
+                moves = _moves_of(program, database, carried, held, u)
+                yield from _law_of_base(moves, (q, r), (before, after), database, label)
 
 
 def _base(program, rng: np.random.Generator, q, held, x) -> tuple[np.ndarray, ...]:
@@ -215,16 +221,38 @@ def _misfit(program, databases, reference, point: Point, arguments, label) -> It
     yield Comparison(what, np.concatenate(expected), misfit, tolerance=1e-8 * (1 + scale))
 
 
+class _Moves(NamedTuple):
+    """The base variates of one database, and its records as a function of them."""
+
+    u: list[np.ndarray]
+    forward: Callable[[np.ndarray, Sequence[np.ndarray]], list[np.ndarray]]
+
+
+def _moves_of(program, database: Database, carried: CarriedRecords, held, u) -> _Moves:
+    above = set(ancestors([carried.natural[rv] for rv in database.records]))
+    places = [k for k, column in enumerate(carried.columns) if column in above]
+    names = {database.model.rvs_to_values[rv].name for rv in database.records}
+
+    def forward(q: np.ndarray, ours: Sequence[np.ndarray]) -> list[np.ndarray]:
+        columns = list(u)
+        for k, column in zip(places, ours, strict=True):
+            columns[k] = column
+        made = program.functions["forward"](q, *held, *columns)
+        return [part for name, part in zip(program.records, made, strict=True) if name in names]
+
+    return _Moves([u[k] for k in places], forward)
+
+
 def _law_of_base(
-    program, parameters, held, u, terms: Sequence[Terms], records, label: str
+    moves: _Moves, parameters, terms: Sequence[Terms], database: Database, label: str
 ) -> Iterator[Comparison]:
     """Compare log f(x_i) + log |det dx_i/du_i| at two parameters, record by record."""
-    found = [_log_jacobian(program, q, held, u) for q in parameters]
+    found = [_log_jacobian(moves, q, database.size) for q in parameters]
     logs = [log for log in found if log is not None]
     if len(logs) < len(found):
         return
-    size = len(u[0])
-    rows = [t.rows(records, size) + log[0] for t, log in zip(terms, logs, strict=True)]
+    names = _names(database.records)
+    rows = [t.rows(names, database.size) + log[0] for t, log in zip(terms, logs, strict=True)]
     with np.errstate(invalid="ignore"):
         change = rows[1] - rows[0]
         # What a difference quotient loses where the record is large beside its own change.
@@ -239,9 +267,9 @@ def _law_of_base(
     yield Comparison(what, 0.0, worst, tolerance=1.0)
 
 
-def _log_jacobian(program, q, held, u) -> tuple[np.ndarray, np.ndarray] | None:
+def _log_jacobian(moves: _Moves, q, size: int) -> tuple[np.ndarray, np.ndarray] | None:
     """Return log |det dx_i/du_i| by differences, and how much of it rounding may be."""
-    width, size = len(u), len(u[0])
+    u, width = moves.u, len(moves.u)
     if width > _MOST_COORDINATES or any(column.ndim != 1 for column in u):
         return None
     jacobian = np.empty((size, width, width))
@@ -251,7 +279,7 @@ def _log_jacobian(program, q, held, u) -> tuple[np.ndarray, np.ndarray] | None:
         sides = []
         for sign in (1, -1):
             moved = [*u[:k], np.ascontiguousarray(u[k] + sign * step), *u[k + 1 :]]
-            made = program.functions["forward"](q, *held, *moved)
+            made = moves.forward(q, moved)
             if any(np.asarray(part).dtype.kind != "f" for part in made):
                 return None
             sides.append(np.concatenate([np.reshape(part, (size, -1)) for part in made], axis=1))
@@ -265,16 +293,16 @@ def _log_jacobian(program, q, held, u) -> tuple[np.ndarray, np.ndarray] | None:
         return np.linalg.slogdet(jacobian)[1], lost
 
 
-def _round_trips(program, databases, reference) -> Iterator[Comparison]:
+def _round_trips(program, databases, reference, draws) -> Iterator[Comparison]:
     names = _names(_records(databases))
-    points = prior_points(reference.model, 1, seed=100)
-    many = sum(points[0][name].size for name in program.records) > MANY_VALUES
-    points = prior_points(reference.model, _FEW_ROUND_TRIPS if many else _ROUND_TRIPS, seed=100)
-    for point in points:
+    for number, point in enumerate(draws, start=1):
         if math.isfinite(reference.terms(point).total(names)):
             q, held, x = program.flatten(point), _held(program, point), _at(program, point)
             u = _base(program, np.random.default_rng(7), q, held, x)
             yield from _same_records(program, q, held, u, x, "at a draw from the prior")
+        many = sum(point[name].size for name in program.records) > MANY_VALUES
+        if number >= (_FEW_ROUND_TRIPS if many else _ROUND_TRIPS):
+            return
 
 
 def _carried_law(

@@ -48,6 +48,7 @@ def compile_parameters(
     *,
     detail: Detail = Detail.STATISTICS,
     carry: bool = True,
+    mode: Any = "NUMBA",
 ) -> ParameterProgram:
     """Compile the densities of some parameters of a model, given as value variables.
 
@@ -104,6 +105,7 @@ def compile_parameters(
         compile_kwargs,
         point=model.initial_point(random_seed=0),
         drawing=("base", "refresh"),
+        mode=mode,
     )
     reads = set(ancestors([given_records.density])) & set(values)
     cheap = not reads and marginal is None

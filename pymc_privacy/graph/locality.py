@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 import pytensor.tensor as pt
@@ -168,7 +168,7 @@ class Probe:
             mode=INTERPRETED,
         )
         draw = conditional_sampler(self._model, self._candidates)
-        points = [self._start, *prior_points(self._model, _POINTS, seed=1)]
+        points = [self._start, *islice(prior_points(self._model, seed=1), _POINTS)]
         names = [value.name for value in self._values]
         trials = []
         for point, rng in zip(points, np.random.default_rng(0).spawn(len(points)), strict=True):

@@ -117,6 +117,7 @@ def compile_program(
     point: Point,
     drawing: Collection[str] = (),
     alone: Collection[str] = (),
+    mode: Any = "NUMBA",
 ) -> ParameterProgram:
     """Compile graphs of value variables into functions (q, *held, *arguments).
 
@@ -135,6 +136,9 @@ def compile_program(
         Functions that draw; a generator is their first argument.
     alone
         Functions of their arguments only.
+    mode
+        Moves call the functions from jitted code, whatever else the user compiles to; another
+        mode will do for looking at them.
     """
     above = set(ancestors([graph for group in graphs.values() for graph in group.outputs]))
     held = [v for v in model.value_vars if v in above and v not in {*parameters, *records}]
@@ -156,8 +160,7 @@ def compile_program(
             outputs,
             on_unused_input="ignore",
             accept_inplace=True,
-            # The moves call these functions from jitted code, whatever else the user compiles to.
-            **((compile_kwargs or {}) | {"mode": "NUMBA"}),
+            **((compile_kwargs or {}) | {"mode": mode}),
         )
         functions[name].trust_input = True
         given[name] = len(inputs)

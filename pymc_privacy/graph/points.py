@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 
 import numpy as np
 
@@ -20,20 +19,20 @@ INTERPRETED = Mode(linker="py", optimizer="fast_compile")
 _TRIES = 8
 
 
-def prior_points(model, number: int, *, seed: int = 0) -> list[Point]:
-    """Draw points from the prior of a model, in value coordinates.
+def prior_points(model, *, seed: int = 0) -> Iterator[Point]:
+    """Draw points from the prior of a model, in value coordinates, one after the other.
 
     A variable that cannot be drawn, or came out infinite, is near where it would start. Random
     sizes are at their largest, so that all rows exist.
     """
     start = model.initial_point(random_seed=0)
-    draws = _draws(model, start, np.random.default_rng(seed))
-    return [_with_all_rows(model, point) for point in islice(draws, number)]
+    for point in _draws(model, start, np.random.default_rng(seed)):
+        yield _with_all_rows(model, point)
 
 
 def probing_point(model) -> Point:
     """Return a point of the model where no parameter has a special value."""
-    return prior_points(model, 1)[0]
+    return next(prior_points(model))
 
 
 def conditional_sampler(model, variables: Sequence[TensorVariable]) -> Sampler:

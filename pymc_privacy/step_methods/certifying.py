@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -24,7 +24,7 @@ from pymc_privacy.graph.certified_records import compare_records
 from pymc_privacy.graph.database import Database, check_locality
 from pymc_privacy.graph.densities import Detail
 from pymc_privacy.graph.parameter_program import ParameterProgram
-from pymc_privacy.graph.points import Point
+from pymc_privacy.graph.points import Point, prior_points
 from pymc_privacy.graph.programs import RecordProgram
 
 # From the fastest to the plainest.
@@ -60,10 +60,13 @@ class Certifier:
         return Reference(self._model)
 
     @cached_property
+    def _draws(self) -> Iterator[Point]:
+        return prior_points(self._model, seed=11)
+
+    @cached_property
     def pairs(self) -> list[Pair]:
         """Return points of the prior, two by two."""
-        moving = {v.name for v in self._model.value_vars} - set(self._parameters)
-        return prior_pairs(self._model, self._parameters, moving)
+        return prior_pairs(self._model, self._parameters, self._draws)
 
     def parameter_program(
         self,
@@ -75,7 +78,9 @@ class Certifier:
             return build(*_LEVELS[0])
         return certified(
             [lambda level=level: build(*level) for level in _LEVELS],  # type: ignore[misc]
-            lambda program: compare_parameters(program, databases, self.reference, self.pairs),
+            lambda program: compare_parameters(
+                program, databases, self.reference, self.pairs, self._draws
+            ),
             what="the parameters",
         )
 
@@ -115,7 +120,7 @@ class Certifier:
             for p, d, noise, rows in sweeps
         ]
         if program is not None:
-            parts.append(compare_parameters(program, databases, self.reference, pairs, laws=False))
+            parts.append(compare_parameters(program, databases, self.reference, pairs))
         comparisons = list(chain.from_iterable(parts))
         for comparison in comparisons:
             if not comparison.agrees:
