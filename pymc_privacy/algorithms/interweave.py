@@ -24,9 +24,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from pymc_privacy.algorithms.binding import Remember, bind
+from pymc_privacy.algorithms.caching import compiled
 
 SHORT_STEP = 0.25
 # About 0.27 for the three long steps of four, which is best for a random walk in several
@@ -77,7 +77,7 @@ def forward(q, *arguments):
     raise NotImplementedError
 
 
-@njit(cache=True)
+@compiled
 def lower_times(factor, vector):
     """Return L v for a lower-triangular L."""
     product = np.zeros(vector.size)
@@ -87,7 +87,7 @@ def lower_times(factor, vector):
     return product
 
 
-@njit(cache=True)
+@compiled
 def times_lower(vector, factor):
     """Return Lᵀ v for a lower-triangular L."""
     product = np.zeros(vector.size)
@@ -97,7 +97,7 @@ def times_lower(vector, factor):
     return product
 
 
-@njit(cache=True)
+@compiled
 def acceptance(log_ratio):
     """Return min(1, exp(log_ratio)), and 0 for what is not a number."""
     if log_ratio >= 0:

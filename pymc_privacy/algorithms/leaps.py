@@ -26,9 +26,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from pymc_privacy.algorithms.binding import Remember, bind
+from pymc_privacy.algorithms.caching import compiled
 from pymc_privacy.algorithms.frames import coordinates, has_size, place, single_frame
 from pymc_privacy.algorithms.interweave import (
     SHORT_STEP,
@@ -63,13 +63,13 @@ def guided_move(rng, q, frame, scale, steps, leaps, arguments):
     raise NotImplementedError
 
 
-@njit(cache=True)
+@compiled
 def log_student(t, degrees):
     """Return the log density of Student's law in several dimensions, up to a constant."""
     return -0.5 * (degrees + t.size) * math.log1p((t * t).sum() / degrees)
 
 
-@njit(cache=True)
+@compiled
 def student_weight(rng, t, degrees):
     """Draw w given t, or given nothing if t is empty, where t is Normal(0, 1 / w) for this w."""
     return 2 * rng.standard_gamma(0.5 * (degrees + t.size)) / (degrees + (t * t).sum())
