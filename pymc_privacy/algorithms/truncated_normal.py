@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.special import erfinv, ndtri_exp
 
 from pymc_privacy.algorithms.counts import compiled
 
@@ -31,6 +32,28 @@ _ROOT_2 = math.sqrt(2.0)
 _ROOT_2_PI = math.sqrt(2.0 * math.pi)
 _LOG_2 = math.log(2.0)
 _MOST_STEPS = 50
+_LEAST = 1e-280  # smaller masses have lost digits, or are zero
+_PIECES, _DEGREE, _LONGEST = 32, 11, 8.0  # of polynomials in sqrt(g), for distances from the mean
+
+
+def _distances_from_the_mean() -> np.ndarray:
+    """Return d / g where g(0, d) = g, as polynomials in r on pieces of equal length in sqrt(g)."""
+    width = 0.5 * _LONGEST / _PIECES
+
+    def ratio(r: np.ndarray, piece: int) -> np.ndarray:
+        g = (width * (2 * piece + 1 + r)) ** 2
+        return np.where(g < 0.5, _ROOT_2 * erfinv(-np.expm1(-g)), -ndtri_exp(-g - _LOG_2)) / g
+
+    chebyshev = np.polynomial.chebyshev
+    fits = [chebyshev.chebinterpolate(ratio, _DEGREE, (k,)) for k in range(_PIECES)]
+    table = np.zeros((_PIECES, _DEGREE + 1))
+    for row, fit in zip(table, fits, strict=True):
+        powers = chebyshev.cheb2poly(fit)
+        row[: len(powers)] = powers
+    return np.ascontiguousarray(table[:, ::-1])
+
+
+_FROM_THE_MEAN = _distances_from_the_mean()
 
 
 @compiled
@@ -71,6 +94,19 @@ def fall_between(m, d, here, there):
     for j in range(_NODES.size):
         total += _WEIGHTS[j] / mills(m + 0.5 * d * (1.0 + _NODES[j]))
     return 0.5 * d * total
+
+
+@compiled
+def distance_from_mean(g):
+    """Return d with g(0, d) = g."""
+    place = math.sqrt(g) * (_PIECES / _LONGEST)
+    if not place < _PIECES:
+        return distance(0.0, g)
+    piece = int(place)
+    r, ratio = 2 * (place - piece) - 1, 0.0
+    for k in range(_DEGREE + 1):
+        ratio = ratio * r + _FROM_THE_MEAN[piece, k]
+    return g * ratio
 
 
 @compiled
@@ -175,15 +211,20 @@ def beyond(u, m, length):
 @compiled
 def around(u, a, b):
     """Return z where a < 0 < b, for u < 0."""
-    left = -0.5 * math.erf(a / _ROOT_2)
-    whole = left + 0.5 * math.erf(b / _ROOT_2)
-    between = left - 0.5 * math.exp(u) * whole
-    # The mass between z and zero; where it is most of a half, what is left of that is precise.
-    if abs(between) < 0.25:
-        z = distance(0.0, -math.log1p(-2 * abs(between)))
-        return -z if between > 0.0 else z
-    tail = log_sum(log_upper(-a), u - _LOG_2 + math.log(whole))
-    return -distance(0.0, max(-tail - _LOG_2, 0.0))
+    left, right = 0.5 * math.erfc(-a / _ROOT_2), 0.5 * math.erfc(b / _ROOT_2)
+    whole = 1.0 - left - right
+    if whole < 0.5:
+        whole = 0.5 * (math.erf(b / _ROOT_2) - math.erf(a / _ROOT_2))
+    part = 0.5 * math.exp(u) * whole
+    tail = left + part
+    if tail < 0.25:
+        if tail > _LEAST:
+            return -distance_from_mean(-math.log(2 * tail))
+        return -distance_from_mean(-log_sum(log_upper(-a), u + math.log(0.5 * whole)) - _LOG_2)
+    # The mass between z and zero.
+    between = -0.5 * math.erf(a / _ROOT_2) - part
+    z = distance_from_mean(-math.log1p(-2 * abs(between)))
+    return -z if between > 0.0 else z
 
 
 @compiled
