@@ -25,10 +25,10 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from pymc_privacy.algorithms import noise as noises
 from pymc_privacy.algorithms.binding import Remember, bind
+from pymc_privacy.algorithms.caching import compiled
 from pymc_privacy.algorithms.frames import single_frame
 from pymc_privacy.algorithms.interweave import (
     SHORT_STEP,
@@ -37,7 +37,7 @@ from pymc_privacy.algorithms.interweave import (
     lower_times,
 )
 from pymc_privacy.algorithms.leaps import bind_guided
-from pymc_privacy.algorithms.noise import JointLaw, Law, Noise
+from pymc_privacy.algorithms.noise import JointLaw, Law, Noise, jit_with
 from pymc_privacy.algorithms.ridge import bend
 
 JUMP_ACCEPT = 0.4
@@ -115,7 +115,7 @@ def jump(
     return size, Info(births, deaths, (births + deaths) / max(len(jumps), 1), hits)
 
 
-@njit(cache=True)
+@compiled
 def _no_release(offsets, release, total, parameters):
     return 0.0
 
@@ -124,8 +124,7 @@ def _no_release(offsets, release, total, parameters):
 def _compile_jumps(laws: tuple[Law | JointLaw, ...]) -> Callable[..., Any]:
     log_eta = noises.log_density(laws) if laws else _no_release
 
-    # Code compiled elsewhere cannot be found again by the disk cache.
-    @njit(cache=not any(isinstance(law, JointLaw) for law in laws))
+    @jit_with(laws)
     def scan(
         offsets, release, parameters, contributions, size, jumps, slack, log_size, first, capacity
     ):
@@ -211,7 +210,7 @@ def log_of_way_back(size: int, new: int, least: int) -> float:
 def _compile_density(laws: tuple[Law | JointLaw, ...]) -> Callable[..., float]:
     log_eta = noises.log_density(laws)
 
-    @njit(cache=not any(isinstance(law, JointLaw) for law in laws))
+    @jit_with(laws)
     def density(offsets, release, total, parameters):
         return log_eta(offsets, release, total, parameters)
 

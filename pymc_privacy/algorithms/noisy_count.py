@@ -22,9 +22,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from pymc_privacy.algorithms.noise import fingerprint
+from pymc_privacy.algorithms.caching import compiled
 
 _LARGE = 1e200
 # Rounding grows with each factor; this often the ratio is computed afresh.
@@ -54,9 +53,8 @@ def compile_count_sum(
         one length, with low <= pivot <= high and no count between release and pivot but
         the pivot. Returns log F and its derivatives by a and by b.
     """
-    edition = fingerprint(formula)
 
-    @njit(cache=True)
+    @compiled
     def side(release, pivot, last, a, b, scale, log_normalizer):
         """Sum the terms beyond the pivot, in units of the pivot's own.
 
@@ -105,13 +103,13 @@ def compile_count_sum(
                 break
         return units, total, by_a, by_b
 
-    @njit(cache=True)
+    @compiled
     def count_sum(release, pivot, low, high, a, b, scale, log_normalizer):
         size = release.shape[0]
         value, by_a, by_b = np.empty(size), np.empty(size), np.empty(size)
         for i in range(size):
             y, start, s, z = release[i], pivot[i], scale[i], log_normalizer[i]
-            log_start = formula(y, start, s, z) + 0.0 * edition
+            log_start = formula(y, start, s, z)
             if math.isnan(a[i] + b[i]) or log_start == -math.inf:
                 value[i] = log_start if log_start == -math.inf else math.nan
                 by_a[i], by_b[i] = math.nan, math.nan

@@ -40,7 +40,7 @@ from pymc_privacy._compat import (
     numba_njit,
     register_funcify_and_cache_key,
 )
-from pymc_privacy.algorithms.noise import fingerprint
+from pymc_privacy.algorithms.caching import fingerprint
 from pymc_privacy.algorithms.noisy_count import compile_count_sum
 from pymc_privacy.mechanisms import Mechanism
 from pymc_privacy.mechanisms.count_windows import count_window

@@ -18,7 +18,7 @@ from pymc_privacy._compat import (
     ancestors,
     compile_graph,
 )
-from pymc_privacy.algorithms import count_states, interweave
+from pymc_privacy.algorithms import count_states
 from pymc_privacy.graph.cells import (
     LEAST_RECORDS,
     Cells,
@@ -205,7 +205,7 @@ def moves_of(counted: Sequence[CountedDatabase]) -> count_states.Cells:
 
 def jitted_step(program: ParameterProgram) -> Any:
     """Compile the moves of a program into a single jitted call."""
-    jitted, remember = jitted_functions(program, [count_states, interweave])
+    jitted, remember = jitted_functions(program)
     return count_states.compile_step(
         **jitted, has_gradient="centred" in program.gradients, remember=remember
     )

@@ -164,6 +164,6 @@ def _is_smooth(records: Sequence[TensorVariable]) -> bool:
 
 def jitted_moves(program: ParameterProgram) -> Any:
     """Compile the parameter moves of a program into a single jitted call."""
-    jitted, remember = jitted_functions(program, [interweave, leaps])
+    jitted, remember = jitted_functions(program)
     moves = leaps if program.follows else interweave
     return moves.compile_moves(jitted, gradients=program.gradients, remember=remember)

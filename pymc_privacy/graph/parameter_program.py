@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from hashlib import sha256
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +22,7 @@ from pymc_privacy._compat import (
     join_nonshared_inputs,
 )
 from pymc_privacy.algorithms.binding import Remember
+from pymc_privacy.algorithms.caching import fingerprint
 from pymc_privacy.graph.calls import shared_values
 from pymc_privacy.graph.generators import with_generator
 from pymc_privacy.graph.points import Point
@@ -188,23 +186,16 @@ def gradient_of(density: TensorVariable, parameters: Sequence[Variable]) -> list
     return [pt.concatenate([gradient.ravel() for gradient in gradients])]
 
 
-def jitted_functions(
-    program: ParameterProgram, templates: Sequence[ModuleType]
-) -> tuple[dict[str, Any], Remember]:
-    """Return what jitted code calls, and how code bound to it is found again on disk.
-
-    ``templates`` are the modules that hold the code, whose every edition is told apart.
-    """
+def jitted_functions(program: ParameterProgram) -> tuple[dict[str, Any], Remember]:
+    """Return what jitted code calls, and how code bound to it is found again on disk."""
     jitted = {name: function.vm.jit_fn for name, function in program.functions.items()}
-    keys = [CACHED_SRC_FUNCTIONS.get(function.py_func) for function in jitted.values()]
-    editions = [inspect.getsource(module) for module in templates]
+    keys = {function: CACHED_SRC_FUNCTIONS.get(function.py_func) for function in jitted.values()}
 
     def remember(function, label: str) -> bool:
         # Without a key for each graph two models could not be told apart.
-        if None in keys:
+        if None in keys.values():
             return False
-        text = repr((label, editions, sorted(program.gradients), keys))
-        CACHED_SRC_FUNCTIONS[function] = sha256(text.encode()).hexdigest()
+        CACHED_SRC_FUNCTIONS[function] = fingerprint(function, keys.get)
         return True
 
     return jitted, remember

@@ -22,7 +22,7 @@ from pymc_privacy._compat import (
     graph_replace,
     vectorize_graph,
 )
-from pymc_privacy.algorithms import birth_death, interweave, leaps
+from pymc_privacy.algorithms import birth_death
 from pymc_privacy.distributions.records import is_sized, size_of
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.calls import CompiledCall
@@ -322,5 +322,5 @@ def _seen(model, factor: TensorVariable) -> set[TensorVariable]:
 
 def jitted_sized_moves(program: ParameterProgram) -> Any:
     """Compile the moves of parameters and sizes into a single jitted call."""
-    jitted, remember = jitted_functions(program, [interweave, leaps, birth_death])
+    jitted, remember = jitted_functions(program)
     return birth_death.compile_moves(jitted, gradients=program.gradients, remember=remember)
