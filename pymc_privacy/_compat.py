@@ -114,6 +114,23 @@ from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 from pytensor.tensor.variable import TensorVariable
 
+
+
+def law_parameters(variable: TensorVariable) -> tuple[Variable, ...]:
+    """Return the parameters of a random variable's law.
+
+    PyMC's general truncated law does not say which of its inputs these are; they are all but the
+    generators.
+    """
+    node = variable.owner
+    op = node.op
+    if not hasattr(op, "dist_params"):
+        return ()
+    if isinstance(op, SymbolicRandomVariable) and op.extended_signature is None:
+        return tuple(v for v in node.inputs if not isinstance(v.type, RandomGeneratorType))
+    return tuple(op.dist_params(node))
+
+
 __all__ = [
     "CACHED_SRC_FUNCTIONS",
     "NUTS",
@@ -219,6 +236,7 @@ __all__ = [
     "graph_replace",
     "indices_from_subtensor",
     "join_nonshared_inputs",
+    "law_parameters",
     "log_warnings",
     "modelcontext",
     "numba_core_rv_funcify",
