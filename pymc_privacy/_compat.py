@@ -115,7 +115,6 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from
 from pytensor.tensor.variable import TensorVariable
 
 
-
 def law_parameters(variable: TensorVariable) -> tuple[Variable, ...]:
     """Return the parameters of a random variable's law.
 

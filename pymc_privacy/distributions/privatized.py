@@ -20,6 +20,7 @@ from pymc_privacy._compat import (
     numba_njit,
 )
 from pymc_privacy.distributions.assignment import assign_records
+from pymc_privacy.distributions.curation import as_curated
 from pymc_privacy.distributions.records import existing_rows, is_sized, size_of
 from pymc_privacy.distributions.tensor_engine import register_tensor_engine
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
@@ -177,8 +178,9 @@ class Privatized(Distribution):
     ) -> TensorVariable:
         """Add a published release to the model on the context stack.
 
-        The law of the noise and the published values come from the card. The contributions are to
-        be computed as the curator did, clipped to the bounds of the card (not checked).
+        The law of the noise and the published values come from the card. The contributions are
+        clipped to its bounds here, as the curator clipped them, and rounded to its lattice where
+        that is coarse; all else that was done to them is to be written in the model.
 
         Parameters
         ----------
@@ -211,6 +213,8 @@ class Privatized(Distribution):
                 f"The contributions to {name!r} must have as many records as were released, "
                 f"{release.size}, which is public; got {rows}."
             )
+        contributions = with_known_width(contributions, modelcontext(None))
+        contributions = as_curated(name, contributions, release)
         return cls(name, contributions, release.mechanism, observed=release.value, dims=dims)
 
     @classmethod
