@@ -25,6 +25,7 @@ from pymc.distributions.shape_utils import change_dist_size
 from pymc.distributions.transforms import _default_transform
 from pymc.distributions.truncated import TruncatedRV
 from pymc.exceptions import NotConstantValueError
+from pymc.initial_point import make_initial_point_fn
 from pymc.logprob.abstract import _logprob, _logprob_helper
 from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
 from pymc.model.core import ValueGradFunction, modelcontext
@@ -46,6 +47,7 @@ from pymc.stats.convergence import (
 from pymc.step_methods import NUTS, STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
+from pymc.util import _get_seeds_per_chain as get_seeds_per_chain
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 from pytensor import In, Out
 from pytensor import scalar as ps
@@ -227,6 +229,7 @@ __all__ = [
     "disconnected_grad",
     "get_random_generator",
     "get_scalar_type",
+    "get_seeds_per_chain",
     "get_underlying_scalar_constant_value",
     "get_value_vars_from_user_vars",
     "grad",
@@ -237,6 +240,7 @@ __all__ = [
     "join_nonshared_inputs",
     "law_parameters",
     "log_warnings",
+    "make_initial_point_fn",
     "modelcontext",
     "numba_core_rv_funcify",
     "numba_funcify_and_cache_key",

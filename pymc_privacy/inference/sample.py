@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from typing import Any
 
 from pymc_privacy._compat import (
     NUTS,
-    FlatRV,
-    HalfFlatRV,
     ValueGradFunction,
     Variable,
     ancestors,
@@ -18,11 +17,10 @@ from pymc_privacy._compat import (
     modelcontext,
     run_convergence_checks,
 )
-from pymc_privacy.distributions.linear_measurements import LatticeCounts
 from pymc_privacy.distributions.marking import is_marked
-from pymc_privacy.distributions.starts import starts_of_sizes
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.database import Database, factors_given_records, is_release
+from pymc_privacy.inference.starting import starting_points
 from pymc_privacy.results import (
     attach_privacy,
     blank_absent_records,
@@ -83,9 +81,9 @@ def sample(
             "pymc_privacy.sample needs a model with a Privatized release; got a model without "
             "any. Use pm.sample."
         )
+    kwargs |= _with_starts(model, kwargs)
     if kwargs.get("step") is None and records:
         kwargs |= _default_steps(model, kwargs)
-    kwargs["initvals"] = _starts(model, kwargs.get("initvals"))
     if kwargs.get("var_names") is None and not keep_records:
         kwargs["var_names"] = [rv.name for rv in model.unobserved_RVs if rv not in records]
     names = {rv.name for rv in records}
@@ -152,26 +150,14 @@ def _parameter_density(
     return function
 
 
-def _starts(model, initvals: Any) -> Any:
-    """Start from the prior wherever the user did not say, and the prior can be drawn from."""
-    if initvals is not None and not isinstance(initvals, dict):
-        return [_starts(model, chain or {}) for chain in initvals]
-    given = initvals or {}
-    names = {key if isinstance(key, str) else key.name for key in given}
-    sizes = {name: start for name, start in starts_of_sizes(model).items() if name not in names}
-    names |= set(sizes)
-    return (
-        given
-        | sizes
-        | {
-            rv.name: "prior"
-            for rv in model.free_RVs
-            # Counts start where their exact totals are.
-            if not isinstance(rv.owner.op, FlatRV | HalfFlatRV | LatticeCounts)
-            # A start may be named after the variable or after its transformed value.
-            and not names & {rv.name, model.rvs_to_values[rv].name}
-        }
+def _with_starts(model, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Say where chains start, and so how many there are."""
+    cores = kwargs.get("cores") or min(4, os.cpu_count() or 1)
+    chains = kwargs.get("chains") or max(2, cores)
+    starts = starting_points(
+        model, kwargs.get("initvals"), chains=chains, random_seed=kwargs.get("random_seed")
     )
+    return {"chains": chains, "initvals": starts}
 
 
 __all__ = ["sample"]
