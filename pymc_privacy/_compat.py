@@ -49,7 +49,7 @@ from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import _get_seeds_per_chain as get_seeds_per_chain
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
-from pytensor import In, Out
+from pytensor import In, Out, config
 from pytensor import scalar as ps
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
@@ -224,6 +224,7 @@ __all__ = [
     "collect_default_updates",
     "compile_graph",
     "compile_numba_function_src",
+    "config",
     "constant_fold",
     "dataclass_state",
     "disconnected_grad",

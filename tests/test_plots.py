@@ -255,7 +255,7 @@ def test_replicates_of_fitted_records_are_never_taken_for_others(far_out):
         own = pm.sample_posterior_predictive(dt, random_seed=3, progressbar=False)
     both = dt.copy()
     both.update(own)
-    with pytest.raises(PlotError, match="have records that are fitted. Give model="):
+    with pytest.raises(PlotError, match=r"have records that are fitted. Give model="):
         pmp.plot_release(both)
     [axis] = pmp.plot_release(both, records="fitted")
     assert labels(axis)[0] == "replicates, records as fitted to the release"
@@ -277,7 +277,7 @@ def test_replicates_without_stored_records_are_redrawn(far_out):
         pmp.plot_release(kept, records="fitted", model=model)
     with pytest.raises(PlotError, match="var_names must be among s; got t"):
         pmp.plot_release(kept, var_names="t", model=model)
-    with pytest.raises(PlotError, match='"redrawn" .* or "fitted"'):
+    with pytest.raises(PlotError, match=r'"redrawn" .* or "fitted"'):
         pmp.plot_release(kept, records="new", model=model)
     with model:
         kept.update(pm.sample_posterior_predictive(kept, random_seed=3, progressbar=False))

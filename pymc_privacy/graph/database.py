@@ -13,6 +13,10 @@ from pymc_privacy._compat import Cast, TensorVariable, Variable, ancestors
 from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.distributions.privatized import PrivatizedRV, check_release
 from pymc_privacy.errors import RecordError, ReleaseError
+from pymc_privacy.graph.finite import (
+    refuse_contributions_that_are_not_numbers,
+    refuse_data_that_are_not_numbers,
+)
 from pymc_privacy.graph.locality import Probe, not_local, parents, probing_point
 from pymc_privacy.mechanisms import Mechanism
 
@@ -97,8 +101,21 @@ def find_databases(model, records: Sequence[TensorVariable] | None = None) -> li
     """
     if records is None:
         records = [rv for rv in model.free_RVs if is_marked(rv)]
+    # Data can be set anew after the model was written.
+    check_data(model)
     factors = {factor: _seen_by(model, factor) for factor in factors_of(model)}
     return [_database(model, group, factors) for group in _groups(records, factors)]
+
+
+def check_data(model) -> None:
+    """Refuse data that are not numbers, wherever the finished model uses them."""
+    releases = [rv for rv in model.basic_RVs if is_release(rv)]
+    for release in releases:
+        if type(release.owner.op) is PrivatizedRV and release in model.observed_RVs:
+            observed_value(model, release)
+    graphs = {f"the contributions to {r.name!r}": contributions_of(r) for r in releases}
+    others = [factor for factor in factors_of(model) if factor not in set(releases)]
+    refuse_data_that_are_not_numbers(model, graphs, others)
 
 
 Factors = dict[TensorVariable, set[TensorVariable]]
@@ -150,6 +167,8 @@ def _database(model, records: list[TensorVariable], factors: Factors) -> Databas
     graphs = {f"the contributions to {r.name!r}": contributions_of(r) for r in releases}
     graphs |= {repr(w.name): density for w, density in zip(weights, densities, strict=True)}
     start = probing_point(model)
+    released = {r.name: contributions_of(r) for r in filter(is_release, seeing)}
+    refuse_contributions_that_are_not_numbers(model, start, released)
     probe = Probe(model, start, records, graphs)
     for rv, mixed in probe.mixed().items():
         if mixed:

@@ -19,7 +19,13 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.database import Database, factors_given_records, is_release
+from pymc_privacy.graph.database import (
+    Database,
+    check_data,
+    factors_given_records,
+    is_release,
+)
+from pymc_privacy.graph.finite import refuse_single_precision
 from pymc_privacy.inference.starting import starting_points
 from pymc_privacy.results import (
     attach_privacy,
@@ -81,6 +87,8 @@ def sample(
             "pymc_privacy.sample needs a model with a Privatized release; got a model without "
             "any. Use pm.sample."
         )
+    refuse_single_precision()
+    check_data(model)
     kwargs |= _with_starts(model, kwargs)
     if kwargs.get("step") is None and records:
         kwargs |= _default_steps(model, kwargs)

@@ -61,7 +61,7 @@ def test_a_forgotten_clip_changes_nothing(request):
 
 def curated(card, values, **model_of_records):
     """Return the total that a model computes from records of such values."""
-    with pm.Model() as model:
+    with pm.Model():
         law = pm.Normal if np.asarray(values).dtype.kind == "f" else pm.Poisson
         x = law("x", 1.0, shape=np.shape(values))
         transform = model_of_records.get("transform", lambda x: x)
@@ -130,9 +130,11 @@ def test_a_total_is_not_clipped():
 def test_contributions_of_another_width_are_refused(width):
     bounds, values = ((0, 1), np.zeros(4)) if width else ([(0, 1)] * 3, np.zeros((4, 3)))
     card = published(values, bounds=bounds)
-    with pm.Model(), pytest.raises(ReleaseError, match="one pair of bounds per column; got shape"):
+    with pm.Model():
         x = pm.Normal("x", 0, 1, shape=4)
-        pmp.Privatized.from_card("s", pt.stack([x, x**2], axis=1) if width else x, card)
+        contributions = pt.stack([x, x**2], axis=1) if width else x
+        with pytest.raises(ReleaseError, match="one pair of bounds per column; got shape"):
+            pmp.Privatized.from_card("s", contributions, card)
 
 
 @pytest.mark.parametrize("bounds", [(), ((0.0, np.nan),), ((3.0, 1.0),), ((0.0, 1.0), (0.0, 1.0))])
