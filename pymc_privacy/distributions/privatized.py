@@ -179,7 +179,7 @@ class Privatized(Distribution):
         release = super().__new__(
             cls, name, contributions, mechanism, observed=observed, local=local, dims=dims
         )
-        assign_records(model, records)
+        assign_records(model, records, released_contributions(model))
         return release
 
     @classmethod
@@ -245,6 +245,12 @@ class Privatized(Distribution):
         rng = kwargs.pop("rng", None) or pt.random.shared_rng(seed=None)
         _, release = op(contributions, rng=rng, return_next_rng=True, **kwargs)
         return release
+
+
+def released_contributions(model) -> list[TensorVariable]:
+    """Return what records contribute to each release of a model."""
+    nodes = [rv.owner for rv in model.basic_RVs if type(rv.owner.op) is PrivatizedRV]
+    return [node.op.dist_params(node)[0] for node in nodes]
 
 
 def _check_mechanism(mechanism: Any) -> None:

@@ -20,6 +20,11 @@ from pymc_privacy.graph.finite import (
 from pymc_privacy.graph.locality import Probe, not_local, parents, probing_point
 from pymc_privacy.mechanisms import Mechanism
 
+_LATE = (
+    " If {name!r} is a parameter with one entry per record, sample with pymc_privacy.sample, or "
+    "write what depends on it before the release."
+)
+
 
 @dataclass(frozen=True)
 class Database:
@@ -167,13 +172,15 @@ def _database(model, records: list[TensorVariable], factors: Factors) -> Databas
     graphs = {f"the contributions to {r.name!r}": contributions_of(r) for r in releases}
     graphs |= {repr(w.name): density for w, density in zip(weights, densities, strict=True)}
     start = probing_point(model)
-    released = {r.name: contributions_of(r) for r in filter(is_release, seeing)}
-    refuse_contributions_that_are_not_numbers(model, start, released)
+    contributions = {r.name: contributions_of(r) for r in filter(is_release, seeing)}
+    refuse_contributions_that_are_not_numbers(model, start, contributions)
+    released = {rv for graph in contributions.values() for rv in parents(graph, model)}
     probe = Probe(model, start, records, graphs)
     for rv, mixed in probe.mixed().items():
         if mixed:
             raise RecordError(
                 not_local(rv.name, mixed) + " Write it with one term per record, or leave it out."
+                f"{'' if rv in released else _LATE.format(name=rv.name)}"
             )
     return Database(
         model=model,

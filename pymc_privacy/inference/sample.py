@@ -17,7 +17,9 @@ from pymc_privacy._compat import (
     modelcontext,
     run_convergence_checks,
 )
+from pymc_privacy.distributions.assignment import assign_records
 from pymc_privacy.distributions.marking import is_marked
+from pymc_privacy.distributions.privatized import released_contributions
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.database import (
     Database,
@@ -81,6 +83,8 @@ def sample(
     import pymc as pm
 
     model = modelcontext(model)
+    # What was written after a release may have made parameters of what looked like records.
+    assign_records(model, [], released_contributions(model))
     records = [rv for rv in model.free_RVs if is_marked(rv)]
     if not any(is_release(rv) for rv in model.basic_RVs):
         raise RecordError(
