@@ -59,9 +59,9 @@ def replicates(
     latent = record_names(result) if model is None else _records(model)
     given = stored_in(result, "posterior_predictive")
     wanted = given if names is None else names
-    if given and set(wanted) <= set(given) and _kind(result, latent) in (records, AS_GIVEN):
-        kind = _kind(result, latent)
-        return Replicates(result["posterior_predictive"].dataset, kind)
+    kind = _kind(result, latent)
+    if given and set(wanted) <= set(given) and kind in (records, AS_GIVEN):
+        return Replicates(result["posterior_predictive"].dataset, str(kind))
     if model is None:
         raise PlotError(_why_not(result, records, latent))
     return Replicates(_drawn(result, names, records, model, latent or [], random_seed), records)

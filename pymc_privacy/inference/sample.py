@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from pymc_privacy._compat import (
 from pymc_privacy.distributions.assignment import assign_records
 from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.distributions.privatized import released_contributions
-from pymc_privacy.errors import RecordError
+from pymc_privacy.errors import ComparisonWarning, RecordError, ReleaseError
 from pymc_privacy.graph.database import (
     Database,
     check_data,
@@ -38,6 +39,12 @@ from pymc_privacy.results import (
     without_records,
 )
 from pymc_privacy.step_methods import BirthDeath, CountStates, Interweave, RecordSweep
+
+_NO_LOO = (
+    "Leave-one-out (az.loo, az.compare) does not apply to a release: it is one observation of all "
+    "records, and its density given imputed records, which were fitted to it, compares no models. "
+    "Compare prior predictive densities of the release, or look at plot_release."
+)
 
 
 def sample(
@@ -93,13 +100,14 @@ def sample(
         )
     refuse_single_precision()
     check_data(model)
+    names = {rv.name for rv in records}
+    if kwargs.get("var_names") is None and not keep_records:
+        kwargs["var_names"] = [rv.name for rv in model.unobserved_RVs if rv not in records]
+    stored = names & {*(kwargs.get("var_names") or names)}
+    _check_log_likelihood(kwargs, names - stored)
     kwargs |= _with_starts(model, kwargs)
     if kwargs.get("step") is None and records:
         kwargs |= _default_steps(model, kwargs)
-    if kwargs.get("var_names") is None and not keep_records:
-        kwargs["var_names"] = [rv.name for rv in model.unobserved_RVs if rv not in records]
-    names = {rv.name for rv in records}
-    stored = names & {*(kwargs.get("var_names") or names)}
     checks, quiet = kwargs.get("compute_convergence_checks", True), kwargs.get("quiet", False)
     if not kwargs.get("return_inferencedata", True):
         return pm.sample(draws, model=model, **kwargs)
@@ -162,12 +170,28 @@ def _parameter_density(
     return function
 
 
+def _check_log_likelihood(kwargs: dict[str, Any], missing: set[str]) -> None:
+    """Say that the density of a release given imputed records compares no models."""
+    if not (kwargs.get("idata_kwargs") or {}).get("log_likelihood"):
+        return
+    if missing:
+        raise ReleaseError(
+            f"log_likelihood needs stored records, keep_records=True, because a release has its "
+            f"density given these; {', '.join(sorted(missing))} would not be stored. {_NO_LOO}"
+        )
+    warnings.warn(_NO_LOO, ComparisonWarning, stacklevel=3)
+
+
 def _with_starts(model, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Say where chains start, and so how many there are."""
     cores = kwargs.get("cores") or min(4, os.cpu_count() or 1)
     chains = kwargs.get("chains") or max(2, cores)
     starts = starting_points(
-        model, kwargs.get("initvals"), chains=chains, random_seed=kwargs.get("random_seed")
+        model,
+        kwargs.get("initvals"),
+        chains=chains,
+        random_seed=kwargs.get("random_seed"),
+        quiet=kwargs.get("quiet", False),
     )
     return {"chains": chains, "initvals": starts}
 

@@ -23,7 +23,9 @@ MOST_TRIES = 100
 _ONCE = Mode(linker="py", optimizer="fast_compile")
 
 
-def starting_points(model, initvals: Any, *, chains: int, random_seed: Any) -> list[Point]:
+def starting_points(
+    model, initvals: Any, *, chains: int, random_seed: Any, quiet: bool = False
+) -> list[Point]:
     """Return the values of all free variables where each chain starts.
 
     They are the user's own, where given, and else draws from the prior.
@@ -33,16 +35,20 @@ def starting_points(model, initvals: Any, *, chains: int, random_seed: Any) -> l
     its error says which factor rules that out.
     """
     seeds = [int(seed) for seed in get_seeds_per_chain(random_seed, chains)]
+    said: dict[str, None] = {}
     if initvals is None or isinstance(initvals, dict):
-        strategy = _strategy(model, initvals or {})
-        return _points(model, strategy, seeds)
-    return [
-        _points(model, _strategy(model, chain or {}), [seed])[0]
-        for chain, seed in zip(initvals, seeds, strict=True)
-    ]
+        points = _points(model, initvals or {}, seeds, said)
+    else:
+        points = [
+            _points(model, chain or {}, [seed], said)[0]
+            for chain, seed in zip(initvals, seeds, strict=True)
+        ]
+    for sentence in () if quiet else said:
+        logging.getLogger("pymc").info(sentence)
+    return points
 
 
-def _strategy(model, given: dict[Any, Any]) -> dict[Any, Any]:
+def _strategy(model, given: dict[Any, Any], said: dict[str, None]) -> dict[Any, Any]:
     """Start from the prior wherever the user did not say, and the prior can be drawn from."""
     names = {key if isinstance(key, str) else key.name for key in given}
     sizes = {name: start for name, start in starts_of_sizes(model).items() if name not in names}
@@ -59,10 +65,10 @@ def _strategy(model, given: dict[Any, Any]) -> dict[Any, Any]:
     refused = _not_drawable(model, fixed, [rv.name for rv in left if not _is_flat(rv)])
     refused |= {rv.name for rv in left if _is_flat(rv)}
     if refused:
-        _log(
+        said[
             f"A start was not drawn for {', '.join(sorted(refused))}, whose prior cannot be drawn "
             "from: all chains start there at PyMC's own initial point."
-        )
+        ] = None
     return fixed | {rv.name: "prior" for rv in left if rv.name not in refused}
 
 
@@ -115,16 +121,19 @@ class _Judge:
         return dict(zip(self._names, map(np.asarray, values), strict=True))
 
 
-def _points(model, strategy: dict[Any, Any], seeds: Sequence[int]) -> list[Point]:
+def _points(
+    model, given: dict[Any, Any], seeds: Sequence[int], said: dict[str, None]
+) -> list[Point]:
+    strategy = _strategy(model, given, said)
     start, judge = _start(model, strategy), _Judge(model)
     points = [_possible(start, judge, seed) for seed in seeds]
     if None in points:
         own = _start(model, {k: v for k, v in strategy.items() if not _is_prior(v)})(seeds[0])
         model.check_start_vals(own, mode=_ONCE)
-        _log(
+        said[
             f"None of {MOST_TRIES} draws from the prior is possible given the rest of the model: "
             "chains start at PyMC's own initial point."
-        )
+        ] = None
         points = [judge(own) if point is None else point for point in points]
     return [point for point in points if point is not None]
 
@@ -148,7 +157,3 @@ def _possible(
             return point
         seed = int(rng.integers(2**30))
     return None
-
-
-def _log(sentence: str) -> None:
-    logging.getLogger("pymc").info(sentence)
