@@ -50,6 +50,10 @@ class MixingWarning(UserWarning):
     """The chains have not forgotten where they started; the draws are not yet the posterior."""
 
 
+class ComparisonWarning(UserWarning):
+    """What was asked for can be computed, but compares no models."""
+
+
 class InsecureNoiseWarning(UserWarning):
     """Noise came from a seedable generator; what was made with it must not be published."""
 

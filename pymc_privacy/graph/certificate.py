@@ -149,21 +149,6 @@ class Terms:
             total = math.fsum(float(self.by_name[name].sum()) for name in names)
         return -math.inf if math.isnan(total) else total
 
-    def _evaluate(self, values: list[np.ndarray]) -> list[np.ndarray]:
-        try:
-            return self._terms(*values)
-        except (NotImplementedError, TypeError, np.exceptions.AxisError):
-            # Sparse matrices are known to PyTensor's rewrites, and not to NumPy.
-            self._terms = compile_graph(
-                self.model.value_vars, self._graphs, on_unused_input="ignore", mode=INTERPRETED
-            )
-            return self._terms(*values)
-        except IndexError as error:
-            raise CertificateError(
-                "Every value that records and parameters can have must have a log density; but at "
-                f"a draw from the prior something is looked up where there is nothing: {error}"
-            ) from error
-
     def rows(self, names: Collection[str], size: int) -> np.ndarray:
         """Return the log density of factors that have one row per record, by record."""
         with np.errstate(invalid="ignore"):
