@@ -18,6 +18,7 @@ from pymc_privacy.graph.finite import (
     refuse_data_that_are_not_numbers,
 )
 from pymc_privacy.graph.locality import Probe, not_local, parents
+from pymc_privacy.graph.miscompiled import refuse_forgotten_floors
 from pymc_privacy.graph.points import Point, probing_point
 from pymc_privacy.mechanisms import Mechanism
 
@@ -109,6 +110,10 @@ def find_databases(model, records: Sequence[TensorVariable] | None = None) -> li
         records = [rv for rv in model.free_RVs if is_marked(rv)]
     # Data can be set anew after the model was written.
     check_data(model)
+    refuse_forgotten_floors(
+        {repr(f.name): [f] if f in model.potentials else f.owner.inputs for f in factors_of(model)},
+        model,
+    )
     factors = {factor: _seen_by(model, factor) for factor in factors_of(model)}
     return [_database(model, group, factors) for group in _groups(records, factors)]
 
