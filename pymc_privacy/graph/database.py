@@ -97,8 +97,24 @@ def find_databases(model, records: Sequence[TensorVariable] | None = None) -> li
     """
     if records is None:
         records = [rv for rv in model.free_RVs if is_marked(rv)]
+    _check_held(model, records)
     factors = {factor: _seen_by(model, factor) for factor in factors_of(model)}
     return [_database(model, group, factors) for group in _groups(records, factors)]
+
+
+def _check_held(model, records: Sequence[TensorVariable]) -> None:
+    """Refuse to hold a variable in coordinates that depend on the records, which move it along."""
+    moving = {model.rvs_to_values[rv] for rv in records}
+    for rv in model.free_RVs:
+        if rv in records or model.rvs_to_transforms[rv] is None:
+            continue
+        [held] = model.replace_rvs_by_values([rv])
+        if moving & set(ancestors([held])):
+            names = ", ".join(repr(record.name) for record in records)
+            raise RecordError(
+                f"{rv.name!r} must be updated in the same step as the records {names}: its "
+                "bounds depend on them, so that it would move with them unseen."
+            )
 
 
 Factors = dict[TensorVariable, set[TensorVariable]]
