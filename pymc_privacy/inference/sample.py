@@ -23,6 +23,7 @@ from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.distributions.starts import starts_of_sizes
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.database import Database, factors_given_records, is_release
+from pymc_privacy.inference.interruption import stopped_in_a_sentence
 from pymc_privacy.results import (
     attach_privacy,
     blank_absent_records,
@@ -92,10 +93,12 @@ def sample(
     stored = names & {*(kwargs.get("var_names") or names)}
     checks, quiet = kwargs.get("compute_convergence_checks", True), kwargs.get("quiet", False)
     if not kwargs.get("return_inferencedata", True):
-        return pm.sample(draws, model=model, **kwargs)
+        with stopped_in_a_sentence():
+            return pm.sample(draws, model=model, **kwargs)
     # Of thousands of records some have a large r_hat by chance.
     kwargs["compute_convergence_checks"] = checks and not stored
-    result = pm.sample(draws, model=model, **kwargs)
+    with stopped_in_a_sentence():
+        result = pm.sample(draws, model=model, **kwargs)
     attach_privacy(result, model)
     if checks and (parameters := without_records(result, stored)) is not None:
         if stored and not quiet:

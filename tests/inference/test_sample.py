@@ -1,6 +1,7 @@
 """`pmp.sample`: the same posterior as `pm.sample`, with better manners."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pymc as pm
@@ -10,7 +11,7 @@ import xarray as xr
 from arviz_stats import rhat
 
 import pymc_privacy as pmp
-from pymc_privacy.errors import MixingWarning, RecordError
+from pymc_privacy.errors import MixingWarning, RecordError, SamplingError
 from pymc_privacy.reparameterise.movable import MOST_PARAMETERS
 from tests import references
 from tests.references import Release
@@ -251,3 +252,35 @@ def test_a_scalar_release_needs_no_records():
         count = pm.Binomial("count", 30, 0.4)
         pmp.Privatized("s", count, pmp.DiscreteLaplace(scale=2.0), observed=15)
     assert quick(model).posterior["count"].shape == (2, 40)
+
+
+@pytest.mark.parametrize("after", [3, 14], ids=["in tuning", "later"])
+def test_stopping_returns_the_draws_so_far_or_says_that_there_are_none(after, monkeypatch):
+    """As `pm.sample` does, but for the sentence."""
+    steps, whole = iter(range(1000)), pmp.Interweave.step
+
+    def step(self, point):
+        if next(steps) == after:
+            raise KeyboardInterrupt
+        return whole(self, point)
+
+    monkeypatch.setattr(pmp.Interweave, "step", step)
+    with pm.Model():
+        mu = pm.Normal("mu", 0, 3)
+        x = pm.Normal("x", mu, 1, shape=5)
+        pmp.Privatized("s", x, pmp.Laplace(scale=2.0), observed=1.0)
+        run = partial(
+            pmp.sample,
+            10,
+            tune=10,
+            chains=1,
+            cores=1,
+            progressbar=False,
+            random_seed=1,
+            compute_convergence_checks=False,
+        )
+        if after < 10:
+            with pytest.raises(SamplingError, match="stopped before the first draw after tuning"):
+                run()
+        else:
+            assert run().posterior.sizes["draw"] == after - 10
