@@ -114,6 +114,7 @@ def find_databases(model, records: Sequence[TensorVariable] | None = None) -> li
         {repr(f.name): [f] if f in model.potentials else f.owner.inputs for f in factors_of(model)},
         model,
     )
+    _check_held(model, records)
     factors = {factor: _seen_by(model, factor) for factor in factors_of(model)}
     return [_database(model, group, factors) for group in _groups(records, factors)]
 
@@ -127,6 +128,21 @@ def check_data(model) -> None:
     graphs = {f"the contributions to {r.name!r}": contributions_of(r) for r in releases}
     others = [factor for factor in factors_of(model) if factor not in set(releases)]
     refuse_data_that_are_not_numbers(model, graphs, others)
+
+
+def _check_held(model, records: Sequence[TensorVariable]) -> None:
+    """Refuse to hold a variable in coordinates that depend on the records, which move it along."""
+    moving = {model.rvs_to_values[rv] for rv in records}
+    for rv in model.free_RVs:
+        if rv in records or model.rvs_to_transforms[rv] is None:
+            continue
+        [held] = model.replace_rvs_by_values([rv])
+        if moving & set(ancestors([held])):
+            names = ", ".join(repr(record.name) for record in records)
+            raise RecordError(
+                f"{rv.name!r} must be updated in the same step as the records {names}: its "
+                "bounds depend on them, so that it would move with them unseen."
+            )
 
 
 Factors = dict[TensorVariable, set[TensorVariable]]
