@@ -24,8 +24,8 @@ from pymc_privacy.distributions.curation import as_curated
 from pymc_privacy.distributions.record_checks import (
     check_categories,
     check_data_behind,
+    check_draws,
     check_integers,
-    drawable_records,
     refuse_dependent_rows,
 )
 from pymc_privacy.distributions.records import existing_rows, is_sized, size_of
@@ -33,7 +33,7 @@ from pymc_privacy.distributions.tensor_engine import register_tensor_engine
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
 from pymc_privacy.graph.columns import column_sums
 from pymc_privacy.graph.finite import refuse_single_precision
-from pymc_privacy.graph.locality import with_known_width
+from pymc_privacy.graph.locality import find_records, with_known_width
 from pymc_privacy.mechanisms import (
     CoordinateMechanism,
     Mechanism,
@@ -169,7 +169,8 @@ class Privatized(Distribution):
         check_data_behind(name, contributions, model)
         contributions = with_known_width(contributions, model)
         refuse_dependent_rows(name, contributions, model)
-        records = drawable_records(name, contributions, model)
+        check_draws(name, contributions, model)
+        records = find_records(name, contributions, model)
         if observed is not None:
             observed = check_release(name, observed, contributions, mechanism, local=local)
             observed = _with_suppressed(observed, mechanism)
