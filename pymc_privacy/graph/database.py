@@ -13,13 +13,17 @@ from pymc_privacy._compat import Cast, TensorVariable, Variable, ancestors
 from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.distributions.privatized import PrivatizedRV, check_release
 from pymc_privacy.errors import RecordError, ReleaseError
-from pymc_privacy.graph.effects import shared_effects
 from pymc_privacy.graph.finite import (
     refuse_contributions_that_are_not_numbers,
     refuse_data_that_are_not_numbers,
 )
 from pymc_privacy.graph.locality import Probe, not_local, parents, probing_point
 from pymc_privacy.mechanisms import Mechanism
+
+_LATE = (
+    " If {name!r} is a parameter with one entry per record, sample with pymc_privacy.sample, or "
+    "write what depends on it before the release."
+)
 
 
 @dataclass(frozen=True)
@@ -102,37 +106,10 @@ def find_databases(model, records: Sequence[TensorVariable] | None = None) -> li
     """
     if records is None:
         records = [rv for rv in model.free_RVs if is_marked(rv)]
-    # Data can be set anew, and factors added, after the release was written.
+    # Data can be set anew after the model was written.
     check_data(model)
-    _refuse_late_effects(model, records)
-    _check_contributions(model, records)
     factors = {factor: _seen_by(model, factor) for factor in factors_of(model)}
     return [_database(model, group, factors) for group in _groups(records, factors)]
-
-
-def _refuse_late_effects(model, records: Sequence[TensorVariable]) -> None:
-    """Refuse records that a factor written after their release has made parameters of."""
-    releases = [rv for rv in model.basic_RVs if is_release(rv)]
-    effects = shared_effects(model, records, [contributions_of(r) for r in releases])
-    if effects:
-        names = ", ".join(repr(rv.name) for rv in effects)
-        raise RecordError(
-            f"{names} must be local, row by row, to be updated with the records: what was written "
-            "after the release looks at several rows at once, so that this is a parameter with one "
-            "entry per record. Sample with pymc_privacy.sample, which takes it for one, or write "
-            "all that depends on it before the release."
-        )
-
-
-def _check_contributions(model, records: Sequence[TensorVariable]) -> None:
-    """Refuse contributions that records drawn from the model do not have."""
-    ours = set(records)
-    released = {
-        rv.name: contributions_of(rv)
-        for rv in model.basic_RVs
-        if is_release(rv) and ours & set(parents(contributions_of(rv), model))
-    }
-    refuse_contributions_that_are_not_numbers(model, released)
 
 
 def check_data(model) -> None:
@@ -195,11 +172,15 @@ def _database(model, records: list[TensorVariable], factors: Factors) -> Databas
     graphs = {f"the contributions to {r.name!r}": contributions_of(r) for r in releases}
     graphs |= {repr(w.name): density for w, density in zip(weights, densities, strict=True)}
     start = probing_point(model)
+    contributions = {r.name: contributions_of(r) for r in filter(is_release, seeing)}
+    refuse_contributions_that_are_not_numbers(model, start, contributions)
+    released = {rv for graph in contributions.values() for rv in parents(graph, model)}
     probe = Probe(model, start, records, graphs)
     for rv, mixed in probe.mixed().items():
         if mixed:
             raise RecordError(
                 not_local(rv.name, mixed) + " Write it with one term per record, or leave it out."
+                f"{'' if rv in released else _LATE.format(name=rv.name)}"
             )
     return Database(
         model=model,

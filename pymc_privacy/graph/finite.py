@@ -22,7 +22,7 @@ from pymc_privacy._compat import (
     config,
 )
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.locality import probing_point
+from pymc_privacy.graph.locality import Point, probing_point
 
 _ONCE = Mode(linker="py", optimizer="fast_compile")
 
@@ -88,9 +88,9 @@ def refuse_data_that_are_not_numbers(
 
 
 def refuse_contributions_that_are_not_numbers(
-    model, contributions: Mapping[str, TensorVariable]
+    model, start: Point, contributions: Mapping[str, TensorVariable]
 ) -> None:
-    """Raise an error where records drawn from the model contribute what nobody could release."""
+    """Raise an error where records of a point contribute what nobody could have released."""
     if not contributions:
         return
     function = compile_graph(
@@ -100,7 +100,7 @@ def refuse_contributions_that_are_not_numbers(
         mode=_ONCE,
     )
     with np.errstate(all="ignore"):
-        values = function(*probing_point(model).values())
+        values = function(*start.values())
     for name, value in zip(contributions, values, strict=True):
         value = np.atleast_1d(value)
         rows = np.flatnonzero(~np.isfinite(value).reshape(len(value), -1).all(axis=1))

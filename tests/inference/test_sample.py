@@ -242,7 +242,7 @@ def test_effects_that_the_model_looks_at_elsewhere_are_parameters(request, late)
         pmp.Privatized("s", x, pmp.Gaussian(scale=1.0), observed=6.0)
         if late:
             observe(effect)
-            with pytest.raises(RecordError, match=r"one entry per record. Sample with pymc_priv"):
+            with pytest.raises(RecordError, match=r"one entry per record, sample with pymc_priv"):
                 pmp.RecordSweep()
             assign_records(model, [], released_contributions(model))
         step = [pmp.RecordSweep([x]), pm.NUTS([effect])]
