@@ -15,6 +15,7 @@ from pymc_privacy._compat import (
     Variable,
     _logprob,
     _support_point,
+    ancestors,
     modelcontext,
     numba_core_rv_funcify,
     numba_njit,
@@ -218,7 +219,9 @@ class Privatized(Distribution):
         """
         release = card if isinstance(card, Release) else read_card(card)
         contributions = _as_contributions(name, contributions)
-        rows = contributions.type.shape[0] if contributions.ndim else None
+        rows: Any = contributions.type.shape[0] if contributions.ndim else None
+        if any(map(is_sized, ancestors([contributions]))):
+            rows = "a random number of them"
         if release.size is not None and rows not in (None, release.size):
             raise ReleaseError(
                 f"The contributions to {name!r} must have as many records as were released, "
