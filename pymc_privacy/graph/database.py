@@ -16,6 +16,7 @@ from pymc_privacy.errors import RecordError, ReleaseError
 from pymc_privacy.graph.finite import (
     refuse_contributions_that_are_not_numbers,
     refuse_data_that_are_not_numbers,
+    refuse_random_data,
 )
 from pymc_privacy.graph.locality import Probe, not_local, parents
 from pymc_privacy.graph.miscompiled import refuse_forgotten_floors
@@ -120,7 +121,8 @@ def find_databases(model, records: Sequence[TensorVariable] | None = None) -> li
 
 
 def check_data(model) -> None:
-    """Refuse data that are not numbers, wherever the finished model uses them."""
+    """Refuse data that are not numbers, or not fixed, wherever the finished model uses them."""
+    refuse_random_data(model)
     releases = [rv for rv in model.basic_RVs if is_release(rv)]
     for release in releases:
         if type(release.owner.op) is PrivatizedRV and release in model.observed_RVs:
