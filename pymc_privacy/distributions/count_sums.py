@@ -27,11 +27,13 @@ from pymc_privacy._compat import (
     Constant,
     DisconnectedType,
     DiscreteUniformRV,
+    GeometricRV,
     Mode,
     NegBinomialRV,
     Op,
     PoissonRV,
     TensorVariable,
+    TruncatedRV,
     Variable,
     change_dist_size,
     disconnected_grad,
@@ -42,6 +44,7 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.algorithms.noise import fingerprint
 from pymc_privacy.algorithms.noisy_count import compile_count_sum
+from pymc_privacy.distributions.records import ends_of
 from pymc_privacy.mechanisms import Mechanism
 from pymc_privacy.mechanisms.count_windows import count_window
 from pymc_privacy.mechanisms.tails import LOG_CONCAVE, reach
@@ -156,6 +159,27 @@ def _compile_count_sum(op: CountSum, node, **kwargs):
     return count_sum, f"count_sum-1-{name}-{fingerprint(op.formula)}-{op.quadratic}"
 
 
+def ends_of_counts(count: TensorVariable) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least and the largest value that each count can take, as far as constants say.
+
+    The least is 0 and the largest infinite where nothing is known.
+    """
+    op = count.owner.op
+    lower: Any = None
+    upper: Any = largest_count(count)
+    match op:
+        case GeometricRV():
+            lower = np.asarray(1)
+        case DiscreteUniformRV() | TruncatedRV():
+            lower, upper = (_constant(end) for end in ends_of(count))
+        case PoissonRV():
+            # Nobody is in a cell without a rate.
+            rate = _constant(op.dist_params(count.owner)[0])
+            upper = None if rate is None else np.where(rate > 0, np.inf, 0.0)
+    ends = (0 if lower is None else np.ceil(lower), np.inf if upper is None else np.floor(upper))
+    return np.broadcast_arrays(*(np.broadcast_to(end, count.type.shape) for end in ends))
+
+
 def largest_count(count: TensorVariable) -> np.ndarray | None:
     """Return the largest value that a count can take, where the model says it as a constant."""
     op = count.owner.op
@@ -163,9 +187,9 @@ def largest_count(count: TensorVariable) -> np.ndarray | None:
         case BernoulliRV():
             return np.asarray(1)
         case BinomialRV() | BetaBinomialRV():
-            return _constant(op.dist_params(count.owner)[0])
+            return _integer(op.dist_params(count.owner)[0])
         case DiscreteUniformRV():
-            return _constant(op.dist_params(count.owner)[1])
+            return _integer(op.dist_params(count.owner)[1])
         case CategoricalRV():
             categories = op.dist_params(count.owner)[0].type.shape[-1]
             return None if categories is None else np.asarray(categories - 1)
@@ -174,8 +198,13 @@ def largest_count(count: TensorVariable) -> np.ndarray | None:
 
 def _constant(variable: Variable) -> np.ndarray | None:
     if all(isinstance(v, Constant) for v in graph_inputs([variable])):
-        return np.asarray(variable.eval(mode=PLAIN)).astype(np.int64)
+        return np.asarray(variable.eval(mode=PLAIN))
     return None
+
+
+def _integer(variable: Variable) -> np.ndarray | None:
+    value = _constant(variable)
+    return None if value is None else value.astype(np.int64)
 
 
 def window_length(count: TensorVariable, mechanism: Mechanism, tail: float) -> int:
