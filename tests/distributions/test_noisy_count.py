@@ -198,7 +198,8 @@ def test_a_window_of_a_quarter_of_the_width_breaks_the_bound(monkeypatch):
     count = pm.Poisson.dist(np.full(len(releases), 6.0))
     part = log_density_by_window(pt.as_tensor(releases), count, mechanism, tail).eval(mode=PLAIN)
     whole = exact(stats.poisson.pmf(COUNTS, 6.0), releases, mechanism)
-    assert -np.expm1(part - whole).min() < -1e-10 or -np.expm1(part - whole).max() > tail
+    left_out = -np.expm1(part - whole)
+    assert left_out.max() > tail
 
 
 # Releases far from every plausible count, in units of the noise's standard deviation.
@@ -281,9 +282,8 @@ def test_huge_rates_have_a_density_and_a_slope(log_rate):
         assert np.all(np.isfinite(value))
         if log_rate < 20:
             counts = np.arange(int(rate + 10 * np.sqrt(rate) + 80))
-            noise = (
-                references.laplace if mechanism == pmp.Laplace(scale=2.0) else references.gaussian
-            )
+            is_laplace = isinstance(mechanism, pmp.Laplace)
+            noise = references.laplace if is_laplace else references.gaussian
             terms = stats.poisson.logpmf(counts, rate) + noise(release[:, None] - counts, scale)
             np.testing.assert_allclose(value, special.logsumexp(terms, axis=1), rtol=1e-9)
         elif isinstance(mechanism, pmp.Laplace):
@@ -333,9 +333,9 @@ def test_every_law_has_a_slope_that_is_a_number(name):
         pmp.NoisyCount("y", make(factor * t), NOISE, observed=RELEASE)
     density, slope = model.compile_logp(**QUICK), model.compile_dlogp(**QUICK)
     h = 1e-6
-    low, high = (density({"t": np.array(1.1 + step)}) for step in (-h, h))
+    low, high = (density({"t": np.array(1.13 + step)}) for step in (-h, h))
     expected = (high - low) / (2 * h)
-    assert slope({"t": np.array(1.1)}) == pytest.approx(expected, rel=1e-5, abs=1e-7)
+    assert slope({"t": np.array(1.13)}) == pytest.approx(expected, rel=1e-5, abs=1e-7)
 
 
 # Sampling: one model, compiled once.
