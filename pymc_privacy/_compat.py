@@ -25,6 +25,7 @@ from pymc.distributions.shape_utils import change_dist_size
 from pymc.distributions.transforms import _default_transform
 from pymc.distributions.truncated import TruncatedRV
 from pymc.exceptions import NotConstantValueError
+from pymc.initial_point import make_initial_point_fn
 from pymc.logprob.abstract import _logprob, _logprob_helper
 from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
 from pymc.model.core import ValueGradFunction, modelcontext
@@ -46,11 +47,13 @@ from pymc.stats.convergence import (
 from pymc.step_methods import NUTS, STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
+from pymc.util import _get_seeds_per_chain as get_seeds_per_chain
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
-from pytensor import In, Out
+from pytensor import In, Out, config, function
 from pytensor import scalar as ps
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
+from pytensor.compile.rewriting import inline_ofg_node
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import (
     DisconnectedType,
@@ -78,9 +81,18 @@ from pytensor.scalar.basic import (
     ScalarOp,
     get_scalar_type,
 )
-from pytensor.tensor.basic import Alloc, Join, get_underlying_scalar_constant_value
+from pytensor.tensor.basic import (
+    Alloc,
+    ARange,
+    Join,
+    Split,
+    get_underlying_scalar_constant_value,
+)
+from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.exceptions import NotScalarConstantError
+from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.linalg.solvers.core import SolveBase
 from pytensor.tensor.math import Dot
 from pytensor.tensor.random.basic import (
     BernoulliRV,
@@ -110,23 +122,54 @@ from pytensor.tensor.random.basic import (
 )
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType, random_generator_type
-from pytensor.tensor.shape import SpecifyShape
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.sort import ArgSortOp, SortOp
+from pytensor.tensor.subtensor import (
+    AdvancedSubtensor,
+    IncSubtensor,
+    Subtensor,
+    indices_from_subtensor,
+)
 from pytensor.tensor.variable import TensorVariable
+
+
+def interpret(inputs, outputs):
+    """Return a function that evaluates a graph node by node, as it stands."""
+    mode = Mode(linker="py", optimizer=None)
+    return function(inputs, outputs, mode=mode, on_unused_input="ignore", accept_inplace=True)
+
+
+def law_parameters(variable: TensorVariable) -> tuple[Variable, ...]:
+    """Return the parameters of a random variable's law.
+
+    PyMC's general truncated law does not say which of its inputs these are; they are all but the
+    generators.
+    """
+    node = variable.owner
+    op = node.op
+    if not hasattr(op, "dist_params"):
+        return ()
+    if isinstance(op, SymbolicRandomVariable) and op.extended_signature is None:
+        return tuple(v for v in node.inputs if not isinstance(v.type, RandomGeneratorType))
+    return tuple(op.dist_params(node))
+
 
 __all__ = [
     "CACHED_SRC_FUNCTIONS",
     "NUTS",
     "STEP_METHODS",
+    "ARange",
     "AdvancedSubtensor",
     "Alloc",
     "Apply",
+    "ArgSortOp",
     "AsymmetricLaplaceRV",
     "BernoulliRV",
     "BetaBinomialRV",
     "BetaRV",
     "BinomialRV",
     "BlockedStep",
+    "Blockwise",
     "CAReduce",
     "Cast",
     "CategoricalRV",
@@ -135,6 +178,7 @@ __all__ = [
     "Competence",
     "Composite",
     "Constant",
+    "CumOp",
     "DimShuffle",
     "DiracDeltaRV",
     "DirichletRV",
@@ -154,6 +198,7 @@ __all__ = [
     "HalfNormalRV",
     "HalfStudentTRV",
     "In",
+    "IncSubtensor",
     "InvGammaRV",
     "Join",
     "KumaraswamyRV",
@@ -176,11 +221,17 @@ __all__ = [
     "PoissonRV",
     "RandomGeneratorType",
     "RandomVariable",
+    "Reshape",
     "SamplerWarning",
     "ScalarOp",
+    "Shape",
+    "Shape_i",
     "SharedVariable",
     "SkewNormalRV",
+    "SolveBase",
+    "SortOp",
     "SpecifyShape",
+    "Split",
     "StepMethodState",
     "StudentTRV",
     "Subtensor",
@@ -206,11 +257,13 @@ __all__ = [
     "collect_default_updates",
     "compile_graph",
     "compile_numba_function_src",
+    "config",
     "constant_fold",
     "dataclass_state",
     "disconnected_grad",
     "get_random_generator",
     "get_scalar_type",
+    "get_seeds_per_chain",
     "get_underlying_scalar_constant_value",
     "get_value_vars_from_user_vars",
     "grad",
@@ -218,8 +271,12 @@ __all__ = [
     "graph_inputs",
     "graph_replace",
     "indices_from_subtensor",
+    "inline_ofg_node",
+    "interpret",
     "join_nonshared_inputs",
+    "law_parameters",
     "log_warnings",
+    "make_initial_point_fn",
     "modelcontext",
     "numba_core_rv_funcify",
     "numba_funcify_and_cache_key",

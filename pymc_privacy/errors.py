@@ -26,6 +26,10 @@ class RecordError(PrivacyError):
     """The record variables of a model are not such that they can be updated one by one."""
 
 
+class CertificateError(PrivacyError):
+    """What was compiled from a model does not agree with the model; nothing was drawn."""
+
+
 class BudgetError(PrivacyError):
     """A release would spend more than the budget has left; nothing was drawn."""
 
@@ -44,6 +48,10 @@ class PlotError(PrivacyError):
 
 class MixingWarning(UserWarning):
     """The chains have not forgotten where they started; the draws are not yet the posterior."""
+
+
+class ComparisonWarning(UserWarning):
+    """What was asked for can be computed, but compares no models."""
 
 
 class InsecureNoiseWarning(UserWarning):

@@ -93,6 +93,26 @@ def _promise(mechanism) -> str:
     return "not stated" if mechanism.guarantee is None else str(mechanism.guarantee)
 
 
+def record_names(result: xr.DataTree) -> list[str] | None:
+    """Return the record variables of the model behind a result, or None where it does not say."""
+    if "privacy" not in getattr(result, "children", {}):
+        return None
+    return json.loads(result["privacy"].attrs["records"])
+
+
+def stored_in(result: Any, group: str) -> list[str]:
+    """Return the variables of a group, none where there is no such group."""
+    if group not in getattr(result, "children", {}):
+        return []
+    return [str(name) for name in result[group].dataset.data_vars]
+
+
+def without_variables(result: xr.DataTree, names: Collection[str]) -> xr.DataTree:
+    """Return the posterior of a result alone, without some of its variables."""
+    posterior = result["posterior"].to_dataset().drop_vars([*names], errors="ignore")
+    return xr.DataTree.from_dict({"posterior": posterior})
+
+
 def without_records(result: xr.DataTree, names: Collection[str]) -> xr.DataTree | None:
     """Return the result with the parameters' draws alone, or None where there are none."""
     posterior = result["posterior"].to_dataset().drop_vars([*names])

@@ -157,3 +157,20 @@ def test_public_names_are_sorted_and_complete():
         if not name.startswith("_") and not inspect.ismodule(value)
     }
     assert public - {"register_step_methods"} == set(pmp.__all__)
+
+
+CACHES = {"algorithms/caching.py", "algorithms/binding.py"}
+
+
+@each_file
+def test_machine_code_is_kept_by_fingerprint_only(path):
+    """The compiler's own disk cache would go on using an edited callee's old code."""
+    if str(path.relative_to(PACKAGE)) in CACHES:
+        return
+    keywords = (
+        keyword.arg
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and "jit" in ast.unparse(node.func)
+        for keyword in node.keywords
+    )
+    assert "cache" not in keywords

@@ -3,11 +3,15 @@
 import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
+import pymc as pm
 import pytest
+import xarray as xr
 
 import pymc_privacy as pmp
 from pymc_privacy.errors import PlotError
+from pymc_privacy.inference.replicates import replicates
 from pymc_privacy.plots.canvas import COLOURS, new_axes
+from tests.stochastic import assert_mean
 
 
 @pytest.fixture(autouse=True)
@@ -177,9 +181,116 @@ def test_a_release_is_compared_with_its_own_predictive_law(rng):
     dt = tree(posterior_predictive={"s": predictive}, observed_data={"s": np.array([0.0, 30.0])})
     axes = pmp.plot_release(dt)
     assert [axis.get_xlabel() for axis in axes] == ["s[0]", "s[1]"]
-    assert axes[1].get_title() == "100% below the release"
+    out = predictive[..., 1]
+    away = (30 - out.mean()) / out.std()
+    assert axes[1].get_title() == (
+        f"100% below the release\nfar out: {away:.1f} standard deviations above"
+    )
     share = (predictive[..., 0] < 0).mean()
     assert axes[0].get_title() == f"{share:.0%} below the release"
+    assert labels(axes[0])[0] == "replicates, as given"
+
+
+SUMS = 20
+PRIOR_SD, RECORD_SD, NOISE_SD = 0.1, 1.0, 1.0
+
+
+def predictive_of_a_sum(release):
+    """Return mean and sd of another release given this one: Normal all the way, by hand."""
+    given_mu = SUMS * RECORD_SD**2 + NOISE_SD**2
+    precision = 1 / PRIOR_SD**2 + SUMS**2 / given_mu
+    mean = SUMS * release / given_mu / precision
+    return SUMS * mean, np.sqrt(given_mu + SUMS**2 / precision)
+
+
+def release_so_far_out(sds):
+    """Return the release that is so many sd out in its own predictive law."""
+    at_one, sd = predictive_of_a_sum(1.0)
+    return sds * sd / (1 - at_one)
+
+
+@pytest.fixture(scope="module")
+def far_out():
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, PRIOR_SD)
+        x = pm.Normal("x", mu, RECORD_SD, shape=SUMS)
+        noise = pmp.Gaussian(scale=NOISE_SD)
+        pmp.Privatized("s", x, noise, observed=release_so_far_out(5.6))
+        dt = pmp.sample(
+            1500, tune=500, chains=2, cores=1, random_seed=1, quiet=True, keep_records=True
+        )
+    return model, dt
+
+
+def test_a_release_far_out_is_shown_to_be_so_far_out(far_out):
+    model, dt = far_out
+    release = release_so_far_out(5.6)
+    mean, sd = predictive_of_a_sum(release)
+    assert (release - mean) / sd == pytest.approx(5.6)
+    found = replicates(dt, None, model=model, random_seed=2)
+    assert found.records == "redrawn"
+    assert_mean(found.draws["s"].values, mean)
+    assert_mean((found.draws["s"].values - mean) ** 2, sd**2)
+    [axis] = pmp.plot_release(dt, model=model, random_seed=2)
+    shown = found.draws["s"].values
+    away = (release - shown.mean()) / shown.std()
+    assert axis.get_title() == (
+        f"100% below the release\nfar out: {away:.1f} standard deviations above"
+    )
+    assert away == pytest.approx(5.6, abs=0.5)
+    assert labels(axis) == ["replicates, records redrawn", "release"]
+
+
+def test_fitted_records_are_shown_by_name_and_are_no_check(far_out):
+    model, dt = far_out
+    with model:
+        [axis] = pmp.plot_release(dt, records="fitted", random_seed=2)
+    assert "far out" not in axis.get_title()
+    assert labels(axis) == ["replicates, records as fitted to the release", "release"]
+
+
+def test_replicates_of_fitted_records_are_never_taken_for_others(far_out):
+    model, dt = far_out
+    with model:
+        own = pm.sample_posterior_predictive(dt, random_seed=3, progressbar=False)
+    both = dt.copy()
+    both.update(own)
+    with pytest.raises(PlotError, match=r"have records that are fitted. Give model="):
+        pmp.plot_release(both)
+    [axis] = pmp.plot_release(both, records="fitted")
+    assert labels(axis)[0] == "replicates, records as fitted to the release"
+    [axis] = pmp.plot_release(both, model=model, random_seed=4)
+    assert labels(axis)[0] == "replicates, records redrawn"
+    unsaid = both.copy()
+    del unsaid["privacy"]
+    with pytest.raises(PlotError, match="does not say which of its variables are records"):
+        pmp.plot_release(unsaid)
+
+
+def test_replicates_without_stored_records_are_redrawn(far_out):
+    model, dt = far_out
+    kept = dt.copy()
+    kept["posterior"] = xr.DataTree(kept["posterior"].to_dataset().drop_vars("x"))
+    with pytest.raises(PlotError, match="need the model, or a group"):
+        pmp.plot_release(kept)
+    with pytest.raises(PlotError, match="keep_records=True; got a posterior without x"):
+        pmp.plot_release(kept, records="fitted", model=model)
+    with pytest.raises(PlotError, match="var_names must be among s; got t"):
+        pmp.plot_release(kept, var_names="t", model=model)
+    with pytest.raises(PlotError, match=r'"redrawn" .* or "fitted"'):
+        pmp.plot_release(kept, records="new", model=model)
+    with model:
+        kept.update(pm.sample_posterior_predictive(kept, random_seed=3, progressbar=False))
+    [axis] = pmp.plot_release(kept)
+    assert labels(axis)[0] == "replicates, records redrawn"
+    assert "far out: 5." in axis.get_title()
+
+
+def test_what_was_suppressed_is_below_all_else(rng):
+    predictive = np.where(rng.random((2, 500)) < 0.3, np.nan, rng.normal(5, 1, (2, 500)))
+    dt = tree(posterior_predictive={"s": predictive}, observed_data={"s": np.float64(-np.inf)})
+    [axis] = pmp.plot_release(dt)
+    assert axis.get_title() == f"{np.isnan(predictive).mean() / 2:.0%} below the release"
 
 
 def test_many_released_numbers_share_one_panel(rng):
@@ -188,12 +299,12 @@ def test_many_released_numbers_share_one_panel(rng):
     seen[3] = 50.0
     dt = tree(posterior_predictive={"s": predictive}, observed_data={"s": seen})
     [axis] = pmp.plot_release(dt)
-    assert axis.get_title() == "1 of 30 outside"
+    assert axis.get_title().startswith("1 of 30 outside, 1.5 expected\nfarthest out: 2")
     assert np.argmax(axis.lines[0].get_ydata()) == 3
 
 
 def test_a_release_must_have_been_predicted_and_observed(rng):
-    with pytest.raises(PlotError, match="a group `posterior_predictive`"):
+    with pytest.raises(PlotError, match="a group `observed_data`"):
         pmp.plot_release(posterior(rng, 0))
     dt = tree(
         posterior_predictive={"s": rng.normal(size=(1, 9))}, observed_data={"t": np.float64(0)}

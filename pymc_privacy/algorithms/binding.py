@@ -1,8 +1,8 @@
 """Compile a template whose global names stand for jitted functions that a model provides.
 
 A closure over such functions could not be found again in the compiler's disk cache, since
-they are other objects in every process; a global name can, under a key that tells the
-models apart.
+they are other objects in every process; a global name can, under the fingerprint of all that
+the template calls.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ log nu has the factor nu. They are those of `pymc_privacy.algorithms.leaps`, in 
 the ridge of `pymc_privacy.algorithms.ridge` is straight, with a frame for each part of it.
 
 *Single* moves are those of Algorithm 1 of Awan et al., kept for comparison: one record is
-born or dies, at n = 1 always the former, so that the proposal is not symmetric there.
+born or dies, at the least size always the former, so that the proposal is not symmetric there. The
+published algorithm has no empty database; where the prior allows one, the least size is 0.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from pymc_privacy.algorithms import noise as noises
 from pymc_privacy.algorithms.binding import Remember, bind
+from pymc_privacy.algorithms.caching import compiled
 from pymc_privacy.algorithms.frames import single_frame
 from pymc_privacy.algorithms.interweave import (
     SHORT_STEP,
@@ -37,7 +38,7 @@ from pymc_privacy.algorithms.interweave import (
     lower_times,
 )
 from pymc_privacy.algorithms.leaps import bind_guided
-from pymc_privacy.algorithms.noise import JointLaw, Law, Noise
+from pymc_privacy.algorithms.noise import JointLaw, Law, Noise, jit_with
 from pymc_privacy.algorithms.ridge import bend
 
 JUMP_ACCEPT = 0.4
@@ -115,7 +116,7 @@ def jump(
     return size, Info(births, deaths, (births + deaths) / max(len(jumps), 1), hits)
 
 
-@njit(cache=True)
+@compiled
 def _no_release(offsets, release, total, parameters):
     return 0.0
 
@@ -124,8 +125,7 @@ def _no_release(offsets, release, total, parameters):
 def _compile_jumps(laws: tuple[Law | JointLaw, ...]) -> Callable[..., Any]:
     log_eta = noises.log_density(laws) if laws else _no_release
 
-    # Code compiled elsewhere cannot be found again by the disk cache.
-    @njit(cache=not any(isinstance(law, JointLaw) for law in laws))
+    @jit_with(laws)
     def scan(
         offsets, release, parameters, contributions, size, jumps, slack, log_size, first, capacity
     ):
@@ -172,14 +172,15 @@ def single(
 ) -> tuple[int, int, Info]:
     """Propose one birth or one death, as Algorithm 1 of Awan et al. does.
 
-    The arguments are those of `jump`; ``contributions`` has one fresh record at the end.
+    The arguments are those of `jump`; ``contributions`` has one fresh record at the end, and
+    ``log_size`` begins two sizes below the current one, or at 0.
 
     Returns
     -------
     size, gone, Info
         ``gone`` is the record that died, whose place the last one takes, or -1.
     """
-    least = 1
+    least = _least(size, log_size, first)
     birth = size <= least or rng.random() < 0.5
     new = size + 1 if birth else size - 1
     if new > capacity:
@@ -200,6 +201,13 @@ def single(
     return new, gone, Info(int(birth), int(not birth), 1.0, 0)
 
 
+def _least(size: int, log_size: np.ndarray, first: int) -> int:
+    """Return the least size that is possible, of those at most two below the current one."""
+    while size > first and log_size[size - 1 - first] > -np.inf:
+        size -= 1
+    return size
+
+
 def log_of_way_back(size: int, new: int, least: int) -> float:
     """Return log q(size | new) / q(new | size) of single moves."""
     there = 0.0 if size <= least else np.log(0.5)
@@ -211,7 +219,7 @@ def log_of_way_back(size: int, new: int, least: int) -> float:
 def _compile_density(laws: tuple[Law | JointLaw, ...]) -> Callable[..., float]:
     log_eta = noises.log_density(laws)
 
-    @njit(cache=not any(isinstance(law, JointLaw) for law in laws))
+    @jit_with(laws)
     def density(offsets, release, total, parameters):
         return log_eta(offsets, release, total, parameters)
 

@@ -37,9 +37,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from pymc_privacy.algorithms.binding import Remember, bind
+from pymc_privacy.algorithms.caching import compiled
 from pymc_privacy.algorithms.interweave import (
     SHORT_STEP,
     acceptance,
@@ -94,7 +94,7 @@ def log_noise(totals, *arguments):
     raise NotImplementedError
 
 
-@njit(cache=True)
+@compiled
 def totals_of(counts, contributions):
     """Return S = sum_k c_k t_k."""
     totals = np.zeros(contributions.shape[1])
@@ -105,7 +105,7 @@ def totals_of(counts, contributions):
     return totals
 
 
-@njit(cache=True)
+@compiled
 def scatter(rng, records, weights, counts):
     """Throw records into cells in proportion to weights, adding them to the counts.
 
@@ -127,7 +127,7 @@ def scatter(rng, records, weights, counts):
             records -= here
 
 
-@njit(cache=True)
+@compiled
 def couple(rng, counts, here, there, starts):
     """Move counts of law Multinomial(n, here) to Multinomial(n, there), as few as can be."""
     moved = counts.copy()
@@ -146,7 +146,7 @@ def couple(rng, counts, here, there, starts):
     return moved
 
 
-@njit(cache=True)
+@compiled
 def redraw(rng, counts, probabilities, starts, fraction):
     """Draw afresh each record with probability ``fraction``."""
     moved = counts.copy()
@@ -161,7 +161,7 @@ def redraw(rng, counts, probabilities, starts, fraction):
     return moved
 
 
-@njit(cache=True)
+@compiled
 def arrange(rng, counts):
     """Return the cells of all records in uniformly random order.
 

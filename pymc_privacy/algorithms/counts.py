@@ -17,7 +17,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from pymc_privacy.algorithms import caching
 
 # A tail may be integrated where the law is this wide, and no further from its mean than a
 # fraction of its width squared: the first correction left out is then below 1e-14.
@@ -27,7 +28,7 @@ SKEWED = 1000.0  # sizes below which a negative Binomial law is far from Normal
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 
 # Dividing by zero gives infinity, as for arrays.
-compiled = njit(cache=True, error_model="numpy")
+compiled = caching.compiled(error_model="numpy")
 
 
 class Law(NamedTuple):

@@ -13,15 +13,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from pymc_privacy.algorithms.caching import compiled
 from pymc_privacy.algorithms.interweave import lower_times
 
 Frame = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """Knots of y_z and of z, origins and factors there, m and F; one of each where none is a size."""
 
 
-@njit(cache=True)
+@compiled
 def solve_lower(factor, vector):
     """Return L⁻¹ v for a lower-triangular L."""
     solution = vector.copy()
@@ -32,7 +32,7 @@ def solve_lower(factor, vector):
     return solution
 
 
-@njit(cache=True)
+@compiled
 def single_frame(origin, factor):
     """Return the frame with q = origin + factor t."""
     size = origin.size
@@ -41,26 +41,26 @@ def single_frame(origin, factor):
     return np.zeros(1), np.zeros(1), origins, factors, np.zeros(size), np.eye(size)
 
 
-@njit(cache=True)
+@compiled
 def has_size(frame):
     """Tell whether the last coordinate is the log of a size."""
     return frame[0].size > 1
 
 
-@njit(cache=True)
+@compiled
 def piece_at(knots, value):
     """Return the piece between two knots that a value belongs to, and where in it."""
     k = min(max(np.searchsorted(knots, value) - 1, 0), knots.size - 2)
     return k, (value - knots[k]) / (knots[k + 1] - knots[k])
 
 
-@njit(cache=True)
+@compiled
 def between(parts, k, w):
     """Return what is between two parts, or beyond them."""
     return parts[k] + w * (parts[k + 1] - parts[k])
 
 
-@njit(cache=True)
+@compiled
 def place(t, frame):
     """Return q, and the log of the volume of the map there, up to a constant."""
     scores, knots, origins, factors, mean, spread = frame
@@ -78,7 +78,7 @@ def place(t, frame):
     return q, volume
 
 
-@njit(cache=True)
+@compiled
 def coordinates(q, frame):
     """Return t: the inverse of `place`."""
     scores, knots, origins, factors, mean, spread = frame

@@ -15,6 +15,8 @@ both moves are trajectories.
 Records that have no form x = T(theta, u) are drawn afresh with the parameters: theta* by a
 random walk, x* from f(x | theta*), accepted by p(theta*) eta(s | S(x*)) over
 p(theta) eta(s | S(x)), since f cancels.
+
+Records are written only where a move was accepted, and where all that is written are numbers.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import literal_unroll
 
 from pymc_privacy.algorithms.binding import Remember, bind
+from pymc_privacy.algorithms.caching import compiled
 
 SHORT_STEP = 0.25
 # About 0.27 for the three long steps of four, which is best for a random walk in several
@@ -34,6 +37,8 @@ SHORT_STEP = 0.25
 WALK_ACCEPT = 0.38
 TRAJECTORY_ACCEPT = 0.85
 LONGEST_TRAJECTORY = 12
+# In units of the largest record: what comes back no closer has not come back.
+CLOSE = 1e-9
 
 
 # Names of functions that a model provides; see `bind`.
@@ -77,7 +82,12 @@ def forward(q, *arguments):
     raise NotImplementedError
 
 
-@njit(cache=True)
+def settle(q, moved, held, records, u, data):
+    """Stand for a bound `settled`."""
+    raise NotImplementedError
+
+
+@compiled
 def lower_times(factor, vector):
     """Return L v for a lower-triangular L."""
     product = np.zeros(vector.size)
@@ -87,7 +97,7 @@ def lower_times(factor, vector):
     return product
 
 
-@njit(cache=True)
+@compiled
 def times_lower(vector, factor):
     """Return Lᵀ v for a lower-triangular L."""
     product = np.zeros(vector.size)
@@ -97,7 +107,7 @@ def times_lower(vector, factor):
     return product
 
 
-@njit(cache=True)
+@compiled
 def acceptance(log_ratio):
     """Return min(1, exp(log_ratio)), and 0 for what is not a number."""
     if log_ratio >= 0:
@@ -105,12 +115,54 @@ def acceptance(log_ratio):
     return math.exp(log_ratio) if log_ratio > -700 else 0.0
 
 
+@compiled
+def flattened(parts):
+    """Return the numbers of several arrays as one vector."""
+    size = 0
+    for part in literal_unroll(parts):
+        size += part.size
+    vector = np.empty(size)
+    k = 0
+    for part in literal_unroll(parts):
+        for value in part.flat:
+            vector[k] = value
+            k += 1
+    return vector
+
+
+@compiled
+def came_back(records, again):
+    """Tell whether records are those that their base variates stand for."""
+    here, there = flattened(records), flattened(again)
+    largest, apart = 0.0, 0.0
+    for i in range(here.size):
+        largest = max(largest, abs(here[i]))
+        # Also what is not a number is not close.
+        if not abs(there[i] - here[i]) <= apart:
+            apart = abs(there[i] - here[i])
+            if math.isnan(apart):
+                return False
+    return apart <= CLOSE * largest
+
+
+@compiled
+def are_numbers(parts):
+    """Tell whether all numbers of several arrays are finite."""
+    return np.isfinite(flattened(parts)).all()
+
+
+@compiled
+def number_or_never(log_density):
+    """Return a log density, -inf where it is not a number: anything else is better."""
+    return -math.inf if math.isnan(log_density) else log_density
+
+
 def walk(rng, q, factor, scale, steps, arguments):
     """Take random-walk steps; return the parameters and the mean acceptance.
 
     Every fourth step is short, so that the walk also moves where its length does not fit.
     """
-    now = log_density(q, *arguments)[0].item()
+    now = number_or_never(log_density(q, *arguments)[0].item())
     accept = 0.0
     for step in range(steps):
         length = scale * SHORT_STEP if step % 4 == 3 else scale
@@ -151,6 +203,20 @@ def trajectory(rng, q, factor, scale, steps, arguments):
     return q, accept / max(steps, 1)
 
 
+def settled(q, moved, held, records, u, data):
+    """Return parameters and records after a move given u, or as they were before it.
+
+    What was not accepted is not written: the same records again would be rounded, or worse. And a
+    density need not see a record that is no number.
+    """
+    if (moved == q).all():
+        return q, records
+    carried = forward(moved, *(held + u + data))
+    if not are_numbers(carried):
+        return q, records
+    return moved, carried
+
+
 def interwoven_moves(rng, q, held, records, data, centred, wide, local):
     """Move the parameters given the records, then with them.
 
@@ -163,8 +229,13 @@ def interwoven_moves(rng, q, held, records, data, centred, wide, local):
     totals = statistics(q, *(held + records + data[0]))
     q, here = centred_move(rng, q, *centred, held + records + totals + data[1])
     u = base(rng, q, *(held + records + data[2]))
-    moved, there = noncentred_move(rng, q, *wide, held + u + data[3])
-    return moved, forward(moved, *(held + u + data[4])), here, there, moved - q, 0.0
+    factor, scale, steps = wide
+    # The density given u is that of these records only if u stands for them.
+    if not came_back(records, forward(q, *(held + u + data[4]))):
+        steps = 0
+    moved, there = noncentred_move(rng, q, factor, scale, steps, held + u + data[3])
+    moved, records = settle(q, moved, held, records, u, data[4])
+    return moved, records, here, there, moved - q, 0.0
 
 
 def refreshed_moves(rng, q, held, records, data, centred, wide, local):
@@ -176,14 +247,16 @@ def refreshed_moves(rng, q, held, records, data, centred, wide, local):
     q, here = centred_move(rng, q, *centred, held + records + totals + data[1])
     start, there = q, 0.0
     factor, scale, steps = wide
-    now = others(q, *(held + records + data[2]))[0].item() if steps else 0.0
+    now = 0.0
+    if steps:
+        now = number_or_never(others(q, *(held + records + data[2]))[0].item())
     for step in range(steps):
         length = scale * SHORT_STEP if step % 4 == 3 else scale
         proposal = q + length * lower_times(factor, rng.standard_normal(q.size))
         fresh = refresh(rng, proposal, *(held + data[3]))
         then = fresh[0].item()
         there += acceptance(then - now)
-        if then + rng.standard_exponential() >= now:
+        if then + rng.standard_exponential() >= now and are_numbers(fresh[1:]):
             q, now, records = proposal, then, fresh[1:]
     return q, records, here, there / max(steps, 1), q - start, 0.0
 
@@ -207,7 +280,9 @@ def compile_moves(
         As for `bind`.
     """
     names = bind_moves(functions, gradients=gradients, remember=remember)
-    template = interwoven_moves if "noncentred" in functions else refreshed_moves
+    template = refreshed_moves
+    if "noncentred" in functions:
+        template, names["settle"] = interwoven_moves, bind_settled(functions, remember)
     return bind(template, names, label=template.__name__, remember=remember)
 
 
@@ -226,3 +301,9 @@ def bind_moves(
     names |= {name: functions[name] for name in ("base", "forward")}
     names["noncentred_move"] = move("noncentred")
     return names
+
+
+def bind_settled(functions: Mapping[str, Any], remember: Remember | None) -> Callable[..., Any]:
+    """Return `settled` for a model."""
+    known = {"forward": functions["forward"]}
+    return bind(settled, known, label="settled", remember=remember)

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from pymc_privacy.algorithms.caching import compiled
 from pymc_privacy.algorithms.integer_kernel import Fibre
 
 TARGET = 0.4
@@ -154,7 +154,7 @@ def log_noise(totals: np.ndarray, measurements: Measurements) -> float:
     return float(-np.where(measurements.gaussian, 0.5 * distance**2, distance).sum())
 
 
-@njit(cache=True)
+@compiled
 def _scan(
     pairs, moves, slack, there, counts, totals, here, starts, rows, entries, release, scale,
     gaussian, accepted,
@@ -185,7 +185,7 @@ def _scan(
                 _restore(second, -moves[j], totals, starts, rows, entries)
 
 
-@njit(cache=True)
+@compiled
 def _shift(cell, move, totals, starts, rows, entries, release, scale, gaussian):
     """Move the totals, and return the change in their log density."""
     change = 0.0
@@ -201,7 +201,7 @@ def _shift(cell, move, totals, starts, rows, entries, release, scale, gaussian):
     return change
 
 
-@njit(cache=True)
+@compiled
 def _restore(cell, move, totals, starts, rows, entries):
     for e in range(starts[cell], starts[cell + 1]):
         totals[rows[e]] -= entries[e] * move

@@ -26,19 +26,23 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from pymc_privacy.algorithms.binding import Remember, bind
+from pymc_privacy.algorithms.caching import compiled
 from pymc_privacy.algorithms.frames import coordinates, has_size, place, single_frame
 from pymc_privacy.algorithms.interweave import (
     SHORT_STEP,
     acceptance,
     base,
     bind_moves,
+    bind_settled,
+    came_back,
     centred_move,
     forward,
     log_density,
     noncentred_move,
+    number_or_never,
+    settle,
     statistics,
 )
 
@@ -63,13 +67,13 @@ def guided_move(rng, q, frame, scale, steps, leaps, arguments):
     raise NotImplementedError
 
 
-@njit(cache=True)
+@compiled
 def log_student(t, degrees):
     """Return the log density of Student's law in several dimensions, up to a constant."""
     return -0.5 * (degrees + t.size) * math.log1p((t * t).sum() / degrees)
 
 
-@njit(cache=True)
+@compiled
 def student_weight(rng, t, degrees):
     """Draw w given t, or given nothing if t is empty, where t is Normal(0, 1 / w) for this w."""
     return 2 * rng.standard_gamma(0.5 * (degrees + t.size)) / (degrees + (t * t).sum())
@@ -107,7 +111,7 @@ def guided_walk(rng, q, frame, scale, steps, leaps, arguments):
     Returns the parameters, their t, and the mean acceptances of drifts or walk, and of leaps.
     """
     here = coordinates(q, frame)
-    now = log_density(q, *arguments)[0].item() + place(here, frame)[1]
+    now = number_or_never(log_density(q, *arguments)[0].item() + place(here, frame)[1])
     accepted, offered = np.zeros(3), np.zeros(3)
     for step in range(steps):
         kind = _TURNS[step % 4] if leaps else DRIFT
@@ -167,11 +171,15 @@ def guided_moves(rng, q, held, records, data, centred, wide, local):
     q, here = centred_move(rng, q, *centred, held + records + totals + data[1])
     u = base(rng, q, *(held + records + data[2]))
     factor, scale, steps = wide
+    # The density given u is that of these records only if u stands for them.
+    if not came_back(records, forward(q, *(held + u + data[4]))):
+        steps = 0
     frame, leaps = single_frame(q, factor), False
     if local[0].size > 0 and steps > 0:
         frame, leaps = frame_given_base(*local[:7], held + u + data[5]), local[7]
-    q, t, there, leapt = guided_move(rng, q, frame, scale, steps, leaps, held + u + data[3])
-    return q, forward(q, *(held + u + data[4])), here, there, t, leapt
+    moved, t, there, leapt = guided_move(rng, q, frame, scale, steps, leaps, held + u + data[3])
+    q, records = settle(q, moved, held, records, u, data[4])
+    return q, records, here, there, t, leapt
 
 
 def bind_guided(
@@ -200,4 +208,5 @@ def compile_moves(
     As `interweave.compile_moves`, for a model with noncentred, base, forward and released.
     """
     names = bind_guided(functions, gradients=gradients, remember=remember)
+    names["settle"] = bind_settled(functions, remember)
     return bind(guided_moves, names, label="guided moves", remember=remember)

@@ -7,17 +7,16 @@ a mechanism that acts on each coordinate, or a `JointLaw`, applied to all of the
 
 from __future__ import annotations
 
-import inspect
-import sys
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import njit
 from numba.extending import register_jitable
+
+from pymc_privacy.algorithms.caching import compiled
 
 Formula = Callable[..., Any]
 
@@ -121,15 +120,20 @@ def log_density(laws: tuple[Law | JointLaw, ...]) -> Callable[..., float]:
     return split
 
 
+def jit_with(laws: Sequence[Law | JointLaw]) -> Callable[..., Any]:
+    """Return how code that calls these laws is jitted.
+
+    Code compiled elsewhere cannot be found again by the disk cache.
+    """
+    return njit if any(isinstance(law, JointLaw) for law in laws) else compiled
+
+
 def _coordinate_sum(law: Law) -> Callable[..., float]:
-    # The compiler's disk cache knows the code of this function but not that of
-    # formula; naming the fingerprint here makes an edited formula a cache miss.
-    edition = fingerprint(law.formula)
     formula = _with_row(law.formula, law.parameters)
 
     @register_jitable
     def coordinates(offsets, release, total, parameters):
-        value = 0.0 * edition
+        value = 0.0
         for j in range(release.size):
             value += formula(release[j], total[j], parameters, j)
         return value
@@ -185,30 +189,3 @@ def _joint(law: JointLaw) -> Callable[..., float]:
         return function(release, total)
 
     return joint
-
-
-def fingerprint(function: Callable[..., Any]) -> int:
-    """Return a number that changes whenever the function's code does, or code that it calls."""
-    seen: dict[Any, None] = {}
-    _collect(function, seen)
-    return zlib.crc32(repr(list(seen)).encode())
-
-
-def _collect(function: Any, seen: dict[Any, None]) -> None:
-    """Add the code of a function, of functions that it closes over, and of modules it calls."""
-    code = function.__code__
-    key = (code.co_code, code.co_consts, code.co_names)
-    if repr(key) in seen:
-        return
-    seen[repr(key)] = None
-    inside = [cell.cell_contents for cell in function.__closure__ or ()]
-    called = [function.__globals__.get(name) for name in code.co_names]
-    for other in inside:
-        if isinstance(other, FunctionType):
-            _collect(other, seen)
-    ours = __name__.partition(".")[0]
-    for other in called:
-        module = getattr(other, "__module__", None) or ""
-        if isinstance(other, FunctionType) and module.partition(".")[0] == ours:
-            # What a name does in jitted code is written beside it.
-            seen[inspect.getsource(sys.modules[module])] = None

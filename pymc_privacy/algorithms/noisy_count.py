@@ -29,9 +29,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from pymc_privacy.algorithms.noise import fingerprint
+from pymc_privacy.algorithms.caching import compiled
 
 # Rounding grows with each factor; this often the ratio is computed afresh.
 _REFRESH = 32
@@ -52,9 +51,8 @@ def compile_pivot(formula: Callable[..., Any]) -> Callable[..., Any]:
         ``function(release, low, high, a, b, scale, log_normalizer)`` of seven vectors of one
         length, the largest term's count where b >= 0, else the count nearest to the release.
     """
-    edition = fingerprint(formula)
 
-    @njit(cache=True)
+    @compiled
     def rises(release, k, a, b, scale, log_normalizer):
         """Tell whether the term of k is at least that of k - 1."""
         rise = a * k + b
@@ -64,11 +62,11 @@ def compile_pivot(formula: Callable[..., Any]) -> Callable[..., Any]:
         noise -= formula(release, k - 1, scale, log_normalizer)
         return math.log(rise / k) + noise >= 0.0
 
-    @njit(cache=True)
+    @compiled
     def pivots(release, low, high, a, b, scale, log_normalizer):
         found = np.empty(release.shape[0], dtype=np.int64)
         for i in range(release.shape[0]):
-            y, first, last = release[i] + 0.0 * edition, low[i], high[i]
+            y, first, last = release[i], low[i], high[i]
             if b[i] < 0.0:
                 found[i] = int(min(max(math.floor(y), first), last))
                 continue
@@ -108,10 +106,9 @@ def compile_count_sum(
         vectors of one length, with low <= pivot <= high as `compile_pivot` finds it and log_pivot
         the log probability of the pivot. Returns log F and its derivatives by a and by b.
     """
-    edition = fingerprint(formula)
     log_negligible = math.log(negligible)
 
-    @njit(cache=True)
+    @compiled
     def outwards(release, pivot, last, a, b, scale, log_normalizer):
         """Sum the terms from the pivot to one end, in units of the pivot's own."""
         direction = 1 if last > pivot else -1
@@ -157,7 +154,7 @@ def compile_count_sum(
                 break
         return total, by_a, by_b
 
-    @njit(cache=True)
+    @compiled
     def down_to_many(release, pivot, log_pivot, last, a, b, scale, log_normalizer):
         """Sum the terms below the pivot where these may rise again; returns the log of the unit."""
         start = formula(release, pivot, scale, log_normalizer)
@@ -182,13 +179,13 @@ def compile_count_sum(
                 break
         return unit, total, by_a, by_b
 
-    @njit(cache=True)
+    @compiled
     def count_sum(release, pivot, log_pivot, low, high, a, b, scale, log_normalizer):
         size = release.shape[0]
         value, by_a, by_b = np.empty(size), np.empty(size), np.empty(size)
         for i in range(size):
             y, start, s, z = release[i], pivot[i], scale[i], log_normalizer[i]
-            log_start = formula(y, start, s, z) + 0.0 * edition
+            log_start = formula(y, start, s, z)
             if not math.isfinite(a[i] + b[i]) or log_start == -math.inf:
                 value[i] = math.nan if math.isnan(a[i] + b[i]) else -math.inf
                 by_a[i], by_b[i] = math.nan, math.nan

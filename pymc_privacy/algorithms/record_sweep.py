@@ -18,9 +18,8 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from pymc_privacy.algorithms.noise import JointLaw, Law, Noise, log_density
+from pymc_privacy.algorithms.noise import JointLaw, Law, Noise, jit_with, log_density
 
 
 class State(NamedTuple):
@@ -118,8 +117,7 @@ def compile_scan(laws: tuple[Law | JointLaw, ...]) -> Callable[..., tuple[int, f
     """Compile the accept-or-reject scan for these laws; ``total`` is kept running."""
     log_eta = log_density(laws)
 
-    # Code compiled elsewhere cannot be found again by the disk cache.
-    @njit(cache=not any(isinstance(law, JointLaw) for law in laws))
+    @jit_with(laws)
     def scan(offsets, release, parameters, current, total, proposed, ratio, slack, accepted):
         width, size = current.shape
         moved = np.empty(width)

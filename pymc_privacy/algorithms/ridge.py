@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from pymc_privacy.algorithms.caching import compiled
 
 # As many draws as this for each coefficient, or the curve is noise.
 DRAWS_PER_COEFFICIENT = 20
@@ -61,7 +62,7 @@ def straightened(draws: np.ndarray, ridge: Ridge) -> np.ndarray:
     return np.concatenate([draws[:, :parameters] - bent, draws[:, parameters:]], axis=1)
 
 
-@njit(cache=True)
+@compiled
 def bend(q, ridge, sign):
     """Add the curve at the sizes of q to its parameters, or subtract it, in place."""
     centres, reach, curves = ridge

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pymc_privacy._compat import TensorVariable
 from pymc_privacy.distributions.marking import (
     Counted,
@@ -18,12 +20,28 @@ from pymc_privacy.distributions.marking import (
 )
 from pymc_privacy.distributions.records import is_sized, sizes_of
 from pymc_privacy.graph.cells import may_be_counted
+from pymc_privacy.graph.effects import shared_effects
 from pymc_privacy.reparameterise import movable_parameters
 
 
-def assign_records(model, records: list[TensorVariable]) -> None:
-    """Mark new records, and with them all that came before: the parameters may be shared."""
+def assign_records(
+    model, records: Sequence[TensorVariable], contributions: Sequence[TensorVariable]
+) -> None:
+    """Mark new records, and with them all that came before: the parameters may be shared.
+
+    Parameters
+    ----------
+    model : pm.Model
+    records
+        What was found behind a release; nothing, to look at a finished model again.
+    contributions
+        Those of all releases of the model.
+    """
     together = [rv for rv in model.free_RVs if rv in records or is_marked(rv)]
+    effects = shared_effects(model, together, contributions)
+    for rv in effects:
+        unmark(rv)
+    together = [rv for rv in together if rv not in effects]
     fixed = {*together, *sizes_of(model)}
     for rv in model.free_RVs:
         if rv not in fixed and (is_interwoven(rv) or moves_with_size(rv)):

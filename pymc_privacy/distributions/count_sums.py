@@ -49,7 +49,7 @@ from pymc_privacy._compat import (
     register_funcify_and_cache_key,
     support_point,
 )
-from pymc_privacy.algorithms.noise import fingerprint
+from pymc_privacy.algorithms.caching import fingerprint
 from pymc_privacy.algorithms.noisy_count import compile_count_sum, compile_pivot
 from pymc_privacy.distributions.records import ends_of
 from pymc_privacy.mechanisms import DiscreteLaplace, Laplace, Mechanism
@@ -254,7 +254,7 @@ def _compile_pivot(op: CountPivot, node, **kwargs):
     def pivots(release, low, high, a, b, scale, log_normalizer):
         return function(release, low, high, a, b, scale, log_normalizer)
 
-    return pivots, f"count_pivot-1-{_edition(op.formula)}"
+    return pivots, f"count_pivot-{fingerprint(function)}"
 
 
 @register_funcify_and_cache_key(CountSum)
@@ -265,11 +265,7 @@ def _compile_count_sum(op: CountSum, node, **kwargs):
     def count_sum(release, pivot, log_pivot, low, high, a, b, scale, log_normalizer):
         return function(release, pivot, log_pivot, low, high, a, b, scale, log_normalizer)
 
-    return count_sum, f"count_sum-2-{_edition(op.formula)}-{op.quadratic}"
-
-
-def _edition(formula: Any) -> str:
-    return f"{formula.__module__}.{formula.__qualname__}-{fingerprint(formula)}"
+    return count_sum, f"count_sum-{fingerprint(function)}"
 
 
 def ends_of_counts(count: TensorVariable) -> tuple[np.ndarray, np.ndarray]:

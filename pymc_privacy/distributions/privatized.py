@@ -20,16 +20,23 @@ from pymc_privacy._compat import (
     numba_njit,
 )
 from pymc_privacy.distributions.assignment import assign_records
+from pymc_privacy.distributions.curation import as_curated
+from pymc_privacy.distributions.record_checks import (
+    check_categories,
+    check_data_behind,
+    check_integers,
+    drawable_records,
+    refuse_dependent_rows,
+)
 from pymc_privacy.distributions.records import existing_rows, is_sized, size_of
 from pymc_privacy.distributions.tensor_engine import register_tensor_engine
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
-from pymc_privacy.graph.cells import support_of
 from pymc_privacy.graph.columns import column_sums
-from pymc_privacy.graph.locality import find_records, with_known_width
+from pymc_privacy.graph.finite import refuse_single_precision
+from pymc_privacy.graph.locality import with_known_width
 from pymc_privacy.mechanisms import (
     CoordinateMechanism,
     Mechanism,
-    RandomizedResponse,
     Suppressed,
 )
 from pymc_privacy.sanitize import Release, read_card
@@ -156,19 +163,23 @@ class Privatized(Distribution):
     ) -> TensorVariable:
         """Add the release to the model on the context stack, and mark its records."""
         model = modelcontext(None)
+        refuse_single_precision()
         _check_mechanism(mechanism)
-        contributions = with_known_width(_as_contributions(name, contributions), model)
-        records = find_records(name, contributions, model)
+        contributions = _as_contributions(name, contributions)
+        check_data_behind(name, contributions, model)
+        contributions = with_known_width(contributions, model)
+        refuse_dependent_rows(name, contributions, model)
+        records = drawable_records(name, contributions, model)
         if observed is not None:
             observed = check_release(name, observed, contributions, mechanism, local=local)
             observed = _with_suppressed(observed, mechanism)
-        _check_integers(name, contributions, mechanism)
-        _check_categories(name, contributions, mechanism)
+        check_integers(name, contributions, mechanism)
+        check_categories(name, contributions, mechanism)
         contributions = _of_existing_records(name, contributions, records, local=local)
         release = super().__new__(
             cls, name, contributions, mechanism, observed=observed, local=local, dims=dims
         )
-        assign_records(model, records)
+        assign_records(model, records, released_contributions(model))
         return release
 
     @classmethod
@@ -177,8 +188,9 @@ class Privatized(Distribution):
     ) -> TensorVariable:
         """Add a published release to the model on the context stack.
 
-        The law of the noise and the published values come from the card. The contributions are to
-        be computed as the curator did, clipped to the bounds of the card (not checked).
+        The law of the noise and the published values come from the card. The contributions are
+        clipped to its bounds here, as the curator clipped them, and rounded to its lattice where
+        that is coarse; all else that was done to them is to be written in the model.
 
         Parameters
         ----------
@@ -211,6 +223,8 @@ class Privatized(Distribution):
                 f"The contributions to {name!r} must have as many records as were released, "
                 f"{release.size}, which is public; got {rows}."
             )
+        contributions = with_known_width(contributions, modelcontext(None))
+        contributions = as_curated(name, contributions, release)
         return cls(name, contributions, release.mechanism, observed=release.value, dims=dims)
 
     @classmethod
@@ -231,6 +245,12 @@ class Privatized(Distribution):
         rng = kwargs.pop("rng", None) or pt.random.shared_rng(seed=None)
         _, release = op(contributions, rng=rng, return_next_rng=True, **kwargs)
         return release
+
+
+def released_contributions(model) -> list[TensorVariable]:
+    """Return what records contribute to each release of a model."""
+    nodes = [rv.owner for rv in model.basic_RVs if type(rv.owner.op) is PrivatizedRV]
+    return [node.op.dist_params(node)[0] for node in nodes]
 
 
 def _check_mechanism(mechanism: Any) -> None:
@@ -342,25 +362,3 @@ def _numbers(name: str, observed: Any) -> np.ndarray:
         raise ReleaseError(
             f"The release {name!r} must be a number, or an array of numbers; got {observed!r}."
         ) from None
-
-
-def _check_integers(name: str, contributions: TensorVariable, mechanism: Mechanism) -> None:
-    if mechanism.discrete and np.dtype(contributions.dtype).kind not in "iub":
-        raise RecordError(
-            f"The contributions to {name!r} must be integers, because {type(mechanism).__name__} "
-            f"adds integer noise; got {contributions.dtype} values. If they are whole numbers, "
-            "say so with .astype('int64')."
-        )
-
-
-def _check_categories(name: str, contributions: TensorVariable, mechanism: Mechanism) -> None:
-    """Refuse records that are known to have other values than there are categories."""
-    if not isinstance(mechanism, RandomizedResponse) or contributions.owner is None:
-        return
-    support = support_of(contributions)
-    if support is not None and (support[0] < 0 or support[1] >= mechanism.categories):
-        raise RecordError(
-            f"The contributions to {name!r} must be from 0 to {mechanism.categories - 1}, because "
-            f"there are {mechanism.categories} categories; got {contributions.name!r} with values "
-            f"from {support[0]} to {support[1]}. Give categories=."
-        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,18 +20,20 @@ class CompiledCall:
     def __init__(self, function: Any):
         self._function = function
         self._entry: Any = None
+        self._packed = False
 
     def __getstate__(self) -> dict:
         # Machine code belongs to one process.
-        return {"_function": self._function, "_entry": None}
+        return {"_function": self._function, "_entry": None, "_packed": False}
 
     def __call__(self, *values: Any) -> Sequence[np.ndarray]:
         """Evaluate the function; a generator moves on."""
         if self._entry is not None:
-            data = shared_values(self._function, len(values))
-            return self._entry(_contiguous((*values, *data)))
+            arguments = _contiguous((*values, *shared_values(self._function, len(values))))
+            return self._entry(arguments) if self._packed else self._entry(*arguments)
         outputs = self._function(*_contiguous(values))
-        self._entry = _single_entry(getattr(self._function.vm, "jit_fn", None))
+        jitted = getattr(self._function.vm, "jit_fn", None)
+        self._entry, self._packed = _single_entry(jitted), _is_packed(jitted)
         return outputs
 
 
@@ -46,6 +49,15 @@ def _single_entry(jitted: Any) -> Any:
     """Return the entry point when Numba has compiled the function for one set of types."""
     overloads = getattr(jitted, "overloads", {})
     return next(iter(overloads.values())).entry_point if len(overloads) == 1 else None
+
+
+def _is_packed(jitted: Any) -> bool:
+    """Tell whether machine code takes its arguments as one tuple, as that of ``f(*args)`` does.
+
+    What PyTensor keeps on disk is of this kind; what calls back into Python is not.
+    """
+    python = getattr(jitted, "py_func", None)
+    return python is not None and bool(python.__code__.co_flags & inspect.CO_VARARGS)
 
 
 class DirectCall:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import TensorVariable, graph_replace
+from pymc_privacy._compat import TensorVariable, graph_replace, law_parameters
 from pymc_privacy.graph.generators import given_others, in_value_coordinates
 from pymc_privacy.reparameterise import Reparameterisation, reparameterisation_of
 
@@ -45,7 +45,7 @@ def carry_records(model, records: Sequence[TensorVariable]) -> CarriedRecords | 
         u, parts = _split(rv, form)
         columns += parts
         base += _base_columns(rv, form)
-        parameters = rv.owner.op.dist_params(rv.owner)
+        parameters = law_parameters(rv)
         made = form.forward(u, *parameters).astype(rv.dtype)
         value = in_value_coordinates(model, rv, made)
         # A record may be computed from records before it: these are carried as well.
@@ -108,7 +108,7 @@ def _base_columns(rv: TensorVariable, form: Reparameterisation) -> list[TensorVa
         rng = pt.random.shared_rng(seed=None)
         extra = () if form.base_width is None else (form.base_width,)
         _, w = pt.random.uniform(size=(*rv.shape, *extra), rng=rng, return_next_rng=True)
-    u = form.inverse(rv, w, *rv.owner.op.dist_params(rv.owner)).astype("float64")
+    u = form.inverse(rv, w, *law_parameters(rv)).astype("float64")
     widths = _widths(rv, form)
     if widths is None:
         return [u]

@@ -21,6 +21,7 @@ from pymc_privacy._compat import (
     _logprob,
     clone_replace,
     graph_inputs,
+    law_parameters,
 )
 
 LEAST_RECORDS = 500
@@ -32,8 +33,7 @@ class NotCounted(Exception):
 
 def support_of(rv: TensorVariable) -> tuple[int, int] | None:
     """Return the least and the greatest value of a variable, if these are known integers."""
-    node = rv.owner
-    return _support(node.op, *getattr(node.op, "dist_params", lambda _: ())(node))
+    return _support(rv.owner.op, *law_parameters(rv))
 
 
 @singledispatch

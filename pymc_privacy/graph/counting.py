@@ -18,7 +18,7 @@ from pymc_privacy._compat import (
     ancestors,
     compile_graph,
 )
-from pymc_privacy.algorithms import count_states, interweave
+from pymc_privacy.algorithms import count_states
 from pymc_privacy.graph.cells import (
     LEAST_RECORDS,
     Cells,
@@ -35,7 +35,6 @@ from pymc_privacy.graph.database import (
     find_databases,
     release_density,
 )
-from pymc_privacy.graph.locality import Point, probing_point
 from pymc_privacy.graph.parameter_program import (
     Graph,
     ParameterProgram,
@@ -43,6 +42,7 @@ from pymc_privacy.graph.parameter_program import (
     gradient_of,
     jitted_functions,
 )
+from pymc_privacy.graph.points import Point, probing_point
 
 # One move costs as much with a cell more as one of records does with three records more.
 MOST_CELLS = 2048
@@ -205,7 +205,7 @@ def moves_of(counted: Sequence[CountedDatabase]) -> count_states.Cells:
 
 def jitted_step(program: ParameterProgram) -> Any:
     """Compile the moves of a program into a single jitted call."""
-    jitted, remember = jitted_functions(program, [count_states, interweave])
+    jitted, remember = jitted_functions(program)
     return count_states.compile_step(
         **jitted, has_gradient="centred" in program.gradients, remember=remember
     )

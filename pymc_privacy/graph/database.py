@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,18 @@ from pymc_privacy._compat import Cast, TensorVariable, Variable, ancestors
 from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.distributions.privatized import PrivatizedRV, check_release
 from pymc_privacy.errors import RecordError, ReleaseError
-from pymc_privacy.graph.locality import Probe, not_local, parents, probing_point
+from pymc_privacy.graph.finite import (
+    refuse_contributions_that_are_not_numbers,
+    refuse_data_that_are_not_numbers,
+)
+from pymc_privacy.graph.locality import Probe, not_local, parents
+from pymc_privacy.graph.points import Point, probing_point
 from pymc_privacy.mechanisms import Mechanism
+
+_LATE = (
+    " If {name!r} is a parameter with one entry per record, sample with pymc_privacy.sample, or "
+    "write what depends on it before the release."
+)
 
 
 @dataclass(frozen=True)
@@ -97,8 +107,21 @@ def find_databases(model, records: Sequence[TensorVariable] | None = None) -> li
     """
     if records is None:
         records = [rv for rv in model.free_RVs if is_marked(rv)]
+    # Data can be set anew after the model was written.
+    check_data(model)
     factors = {factor: _seen_by(model, factor) for factor in factors_of(model)}
     return [_database(model, group, factors) for group in _groups(records, factors)]
+
+
+def check_data(model) -> None:
+    """Refuse data that are not numbers, wherever the finished model uses them."""
+    releases = [rv for rv in model.basic_RVs if is_release(rv)]
+    for release in releases:
+        if type(release.owner.op) is PrivatizedRV and release in model.observed_RVs:
+            observed_value(model, release)
+    graphs = {f"the contributions to {r.name!r}": contributions_of(r) for r in releases}
+    others = [factor for factor in factors_of(model) if factor not in set(releases)]
+    refuse_data_that_are_not_numbers(model, graphs, others)
 
 
 Factors = dict[TensorVariable, set[TensorVariable]]
@@ -146,16 +169,12 @@ def _database(model, records: list[TensorVariable], factors: Factors) -> Databas
                 "be sampled; give observed=, or use pm.observe."
             )
         observed_value(model, release)
-    densities = model.logp(vars=weights, sum=False) if weights else []
-    graphs = {f"the contributions to {r.name!r}": contributions_of(r) for r in releases}
-    graphs |= {repr(w.name): density for w, density in zip(weights, densities, strict=True)}
     start = probing_point(model)
-    probe = Probe(model, start, records, graphs)
-    for rv, mixed in probe.mixed().items():
-        if mixed:
-            raise RecordError(
-                not_local(rv.name, mixed) + " Write it with one term per record, or leave it out."
-            )
+    contributions = {r.name: contributions_of(r) for r in filter(is_release, seeing)}
+    refuse_contributions_that_are_not_numbers(model, start, contributions)
+    released = {rv for graph in contributions.values() for rv in parents(graph, model)}
+    probe = _probe(model, records, releases, weights, start)
+    _refuse_mixed(probe, released)
     return Database(
         model=model,
         records=tuple(records),
@@ -164,3 +183,28 @@ def _database(model, records: list[TensorVariable], factors: Factors) -> Databas
         size=len(start[model.rvs_to_values[records[0]].name]),
         exchangeable=probe.exchangeable(),
     )
+
+
+def _probe(model, records, releases, weights, start: Point) -> Probe:
+    """Return what tells whether anything that sees the records mixes them."""
+    densities = model.logp(vars=list(weights), sum=False) if weights else []
+    graphs = {f"the contributions to {r.name!r}": contributions_of(r) for r in releases}
+    graphs |= {repr(w.name): density for w, density in zip(weights, densities, strict=True)}
+    return Probe(model, start, records, graphs)
+
+
+def _refuse_mixed(probe: Probe, released: Collection[TensorVariable]) -> None:
+    for rv, mixed in probe.mixed().items():
+        if mixed:
+            raise RecordError(
+                not_local(rv.name, mixed) + " Write it with one term per record, or leave it out."
+                f"{'' if rv in released else _LATE.format(name=rv.name)}"
+            )
+
+
+def check_locality(databases: Sequence[Database], point: Point) -> None:
+    """Look once more, at a point, whether records are mixed where the graph does not say."""
+    for d in databases:
+        probe = _probe(d.model, d.records, d.releases, d.weights, point)
+        if not probe.is_proven():
+            _refuse_mixed(probe, d.records)

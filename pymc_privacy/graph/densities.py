@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -25,6 +26,14 @@ from pymc_privacy.graph.rows import NotByRows, RowExpressions, simplified
 from pymc_privacy.graph.sufficient import NotSufficient, sufficient
 
 
+class Detail(Enum):
+    """How far a density is taken apart: the further, the faster."""
+
+    STATISTICS = "by sums over the records that no parameter enters"
+    ROWS = "by one loop over the records"
+    WHOLE = "as PyMC has it"
+
+
 class CentredDensity(NamedTuple):
     """The density of parameters given the records, in two stages."""
 
@@ -41,10 +50,10 @@ def density_given_records(
     databases: Sequence[Database],
     parameters: Sequence[Variable],
     *,
-    use_statistics: bool = True,
+    detail: Detail = Detail.STATISTICS,
 ) -> CentredDensity:
     """Return the log density of parameters given all else, without the constant releases."""
-    terms = _terms(model, factors_given_records(model, databases, parameters))
+    terms = _terms(model, factors_given_records(model, databases, parameters), detail)
     totals = pt.vector("totals")
     density = pt.constant(0.0)
     statistics: list[TensorVariable] = []
@@ -53,9 +62,9 @@ def density_given_records(
         rows = RowExpressions(leaves, parameters)
         ours = [term for term in terms if rows.depends_on_records(term)]
         terms = [term for term in terms if term not in set(ours)]
-        written, whole = _written_out(rows, simplified(ours))
+        written, whole = _written_out(rows, ours, detail)
         try:
-            if not use_statistics:
+            if detail is not Detail.STATISTICS:
                 raise NotSufficient
             split = sufficient(written.values(), rows)
             density += split.density(totals[len(statistics) :])
@@ -74,6 +83,8 @@ def density_given_base(
     parameters: Sequence[Variable],
     carried: CarriedRecords,
     statistics: Mapping[TensorVariable, TensorVariable],
+    *,
+    detail: Detail = Detail.STATISTICS,
 ) -> TensorVariable:
     """Return the log density of parameters given base variates, records following from both.
 
@@ -84,18 +95,24 @@ def density_given_base(
     releases = {r for database in databases for r in database.releases}
     factors = [f for f in factors_of(model) if f not in records | releases]
     density = pt.constant(0.0)
-    for term in _terms(model, factors):
+    for term in _terms(model, factors, detail):
         rows = RowExpressions(carried.columns, parameters)
-        density += _summed(graph_replace(term, carried.by_value, strict=False), rows)
+        density += _summed(graph_replace(term, carried.by_value, strict=False), rows, detail)
     for release, statistic in statistics.items():
         density += release_density(model, release, statistic)
     return density
 
 
-def weight_of_base(parameters: Sequence[Variable], carried: CarriedRecords) -> TensorVariable:
+def weight_of_base(
+    parameters: Sequence[Variable],
+    carried: CarriedRecords,
+    *,
+    detail: Detail = Detail.STATISTICS,
+) -> TensorVariable:
     """Return the log density of the base variates, as far as parameters enter it."""
     rows = RowExpressions(carried.columns, parameters)
-    return sum((_column_sums(w, rows).sum() for w in carried.weights), start=pt.constant(0.0))
+    sums = [_column_sums(weight, rows, detail).sum() for weight in carried.weights]
+    return reduce(pt.add, sums, pt.constant(0.0))
 
 
 def statistics_given_base(
@@ -103,6 +120,8 @@ def statistics_given_base(
     databases: Sequence[Database],
     parameters: Sequence[Variable],
     carried: CarriedRecords,
+    *,
+    detail: Detail = Detail.STATISTICS,
 ) -> dict[TensorVariable, TensorVariable]:
     """Return the statistic behind each central release, as a function of base variates."""
     found = {}
@@ -110,7 +129,7 @@ def statistics_given_base(
         rows = RowExpressions(carried.columns, parameters)
         for release in database.releases:
             moved = graph_replace(contributions_of(release), carried.natural, strict=False)
-            found[release] = _column_sums(given_others(model, [moved], [])[0], rows)
+            found[release] = _column_sums(given_others(model, [moved], [])[0], rows, detail)
     return found
 
 
@@ -132,10 +151,15 @@ def fresh_records(model, databases: Sequence[Database]) -> list[TensorVariable]:
     return given_others(model, [density, *drawn.values()], records)
 
 
-def _column_sums(contributions: TensorVariable, rows: RowExpressions) -> TensorVariable:
+def _column_sums(
+    contributions: TensorVariable, rows: RowExpressions, detail: Detail
+) -> TensorVariable:
     """Return the total over records, shape () or (d,)."""
-    parts = simplified(float_columns([contributions]))
+    parts = float_columns([contributions])
     try:
+        if detail is Detail.WHOLE:
+            raise NotByRows
+        parts = simplified(parts)
         sums = row_sums([rows.of(part) for part in parts], rows)
     except NotByRows:
         sums = [part.sum() for part in parts]
@@ -146,11 +170,13 @@ Written = dict[TensorVariable, Any]
 
 
 def _written_out(
-    rows: RowExpressions, terms: Sequence[TensorVariable]
+    rows: RowExpressions, terms: Sequence[TensorVariable], detail: Detail
 ) -> tuple[Written, list[TensorVariable]]:
     """Return one record's expression of each term, and the terms that have none."""
+    if detail is Detail.WHOLE:
+        return {}, list(terms)
     written, whole = {}, []
-    for term in terms:
+    for term in simplified(terms):
         try:
             written[term] = rows.of(term)
         except NotByRows:
@@ -169,18 +195,20 @@ def _loop(written: Written, rows: RowExpressions) -> TensorVariable:
     return total
 
 
-def _summed(term: TensorVariable, rows: RowExpressions) -> TensorVariable:
+def _summed(term: TensorVariable, rows: RowExpressions, detail: Detail) -> TensorVariable:
     if not rows.depends_on_records(term):
         return term.sum()
-    written, whole = _written_out(rows, simplified([term]))
+    written, whole = _written_out(rows, [term], detail)
     return reduce(pt.add, [part.sum() for part in whole], _loop(written, rows))
 
 
-def _terms(model, factors: Sequence[TensorVariable]) -> list[TensorVariable]:
+def _terms(model, factors: Sequence[TensorVariable], detail: Detail) -> list[TensorVariable]:
     """Return the log density of each factor, one number per record where it has records."""
     if not factors:
         return []
     terms = model.logp(vars=list(factors), sum=False)
+    if detail is Detail.WHOLE:
+        return terms
     return [
         term if (written := row_density(model, factor)) is None else written
         for factor, term in zip(factors, terms, strict=True)

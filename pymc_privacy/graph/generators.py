@@ -41,8 +41,12 @@ def given_others(
     )
 
 
-def with_generator(outputs: Sequence[TensorVariable]) -> tuple[Variable, list[TensorVariable]]:
+def with_generator(
+    outputs: Sequence[TensorVariable], *, write_out: bool = True
+) -> tuple[Variable, list[TensorVariable]]:
     """Thread one generator, an input, through all random variables of a graph.
+
+    With ``write_out``, draws are written as functions of simpler draws where that is faster.
 
     Returns
     -------
@@ -51,8 +55,9 @@ def with_generator(outputs: Sequence[TensorVariable]) -> tuple[Variable, list[Te
         consumes the state that its predecessor left.
     """
     graph = FunctionGraph(outputs=list(outputs), clone=True, copy_inputs=False)
-    _factorise_once(graph)
-    write_out_draws(graph)
+    if write_out:
+        _factorise_once(graph)
+        write_out_draws(graph)
     rng = random_generator_type("rng")
     state: Variable = rng
     for shared in _generators_in_order(graph):

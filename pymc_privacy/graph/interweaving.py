@@ -16,6 +16,7 @@ from pymc_privacy.graph.conditional_draws import conditional_draws
 from pymc_privacy.graph.database import Database
 from pymc_privacy.graph.densities import (
     CentredDensity,
+    Detail,
     density_given_base,
     density_given_records,
     density_of_others,
@@ -44,6 +45,10 @@ def compile_parameters(
     parameters: Sequence[Variable],
     databases: Sequence[Database],
     compile_kwargs: dict | None = None,
+    *,
+    detail: Detail = Detail.STATISTICS,
+    carry: bool = True,
+    mode: Any = "NUMBA",
 ) -> ParameterProgram:
     """Compile the densities of some parameters of a model, given as value variables.
 
@@ -63,7 +68,8 @@ def compile_parameters(
     then all densities are those of the parameters alone, and ``refresh`` draws the records given
     all that is known of each. The records are right again when the sweep has drawn them.
 
-    Without parameters there is nothing to move, and nothing is compiled.
+    Without parameters there is nothing to move, and nothing is compiled. ``detail`` says how far
+    densities are taken apart, and without ``carry`` records are drawn afresh whatever their form.
     """
     if not parameters:
         return ParameterProgram((), (), (), (), {}, {})
@@ -71,7 +77,7 @@ def compile_parameters(
     values = [model.rvs_to_values[rv] for rv in records]
     marginal = summed_out(model, databases)
     if marginal is None:
-        given_records = density_given_records(model, databases, parameters)
+        given_records = density_given_records(model, databases, parameters, detail=detail)
     else:
         given_records = CentredDensity(pt.zeros(0), pt.vector("totals"), marginal)
     gradient = gradient_of(given_records.density, parameters)
@@ -85,8 +91,8 @@ def compile_parameters(
         fresh = [draw for group in draws for draw in group or ()]
         graphs["others"] = Graph([marginal], values)
         graphs["refresh"] = Graph([marginal, *fresh])
-    elif carried := carry_records(model, records):
-        more, weights = _graphs_given_base(model, parameters, databases, carried, values)
+    elif carry and (carried := carry_records(model, records)):
+        more, weights = _graphs_given_base(model, parameters, databases, carried, values, detail)
         graphs |= more
     else:
         graphs["others"] = Graph([density_of_others(model, databases)], values)
@@ -99,10 +105,11 @@ def compile_parameters(
         compile_kwargs,
         point=model.initial_point(random_seed=0),
         drawing=("base", "refresh"),
+        mode=mode,
     )
     reads = set(ancestors([given_records.density])) & set(values)
     cheap = not reads and marginal is None
-    return replace(program, weights=weights, has_statistics=cheap)
+    return replace(program, weights=weights, has_statistics=cheap, sums_out=marginal is not None)
 
 
 def _graphs_given_base(
@@ -111,11 +118,12 @@ def _graphs_given_base(
     databases: Sequence[Database],
     carried: CarriedRecords,
     values: Sequence[Variable],
+    detail: Detail,
 ) -> tuple[dict[str, Graph], np.ndarray]:
     """Return the functions of base variates, and the weights of the releases' misfit."""
-    statistics = statistics_given_base(model, databases, parameters, carried)
-    density = density_given_base(model, databases, parameters, carried, statistics)
-    density += weight_of_base(parameters, carried)
+    statistics = statistics_given_base(model, databases, parameters, carried, detail=detail)
+    density = density_given_base(model, databases, parameters, carried, statistics, detail=detail)
+    density += weight_of_base(parameters, carried, detail=detail)
     point = model.initial_point(random_seed=0)
     size = sum(np.size(point[value.name]) for value in parameters)
     many = size > FEW_PARAMETERS and _is_smooth(list(carried.natural))
@@ -156,6 +164,6 @@ def _is_smooth(records: Sequence[TensorVariable]) -> bool:
 
 def jitted_moves(program: ParameterProgram) -> Any:
     """Compile the parameter moves of a program into a single jitted call."""
-    jitted, remember = jitted_functions(program, [interweave, leaps])
+    jitted, remember = jitted_functions(program)
     moves = leaps if program.follows else interweave
     return moves.compile_moves(jitted, gradients=program.gradients, remember=remember)

@@ -14,7 +14,8 @@ from pymc_privacy.distributions.count_sums import PLAIN
 from pymc_privacy.distributions.linear_measurements import exact_totals, measurements_of
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.database import factors_of
-from pymc_privacy.graph.locality import Probe, probing_point
+from pymc_privacy.graph.locality import Probe
+from pymc_privacy.graph.points import probing_point
 from pymc_privacy.graph.programs import Point
 from pymc_privacy.mechanisms import DiscreteGaussian, Gaussian
 from pymc_privacy.mechanisms.exact import Exact

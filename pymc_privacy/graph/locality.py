@@ -1,49 +1,40 @@
 """Find the confidential records of a model, and whether they may be updated one by one.
 
 A record variable has one row per record, and nothing that depends on it mixes rows:
-not the contributions, not its own density, not the density of any other variable. This is
-found out numerically, by redrawing some rows and looking at which others move.
+not the contributions, not its own density, not the density of any other variable. This is read
+from the graph where every operation in it is known (`pymc_privacy.graph.alignment`), and else
+found out by changing some rows, at many points, and looking at which others move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from itertools import islice, product
 
 import numpy as np
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import Mode, TensorVariable, ancestors, compile_graph
-from pymc_privacy.distributions.records import sizes_of
+from pymc_privacy._compat import TensorVariable, ancestors, compile_graph
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.generators import given_others, in_value_coordinates, with_generator
+from pymc_privacy.graph.alignment import Aligned, Mixed, State, alignment
+from pymc_privacy.graph.points import (
+    INTERPRETED,
+    Point,
+    Sampler,
+    conditional_sampler,
+    prior_points,
+    probing_point,
+)
 
-_PROBE_MODE = Mode(linker="py", optimizer="fast_compile")
-
-Point = dict[str, np.ndarray]
+# Where rows cannot be told apart by reading: this many draws from the prior, besides the start.
+_POINTS = 3
 
 
 def parents(graph: TensorVariable, model) -> list[TensorVariable]:
     """Return the random variables a graph is computed from, not counting *their* parents."""
     above = set(ancestors([graph], blockers=model.basic_RVs))
     return [variable for variable in model.basic_RVs if variable in above]
-
-
-def probing_point(model) -> Point:
-    """Return a point of the model where no parameter has a special value.
-
-    A coefficient that starts at zero would hide whatever it multiplies. Steps are
-    small, so that a bounded parameter stays inside its support.
-    """
-    rng = np.random.default_rng(0)
-    start = model.initial_point(random_seed=0)
-    steps = {name: rng.uniform(0.02, 0.1, np.shape(value)) for name, value in start.items()}
-    # Rows can be compared with each other only where all of them exist.
-    full = {model.rvs_to_values[n].name: capacity for n, capacity in sizes_of(model).items()}
-    start |= {name: np.asarray(capacity, start[name].dtype) for name, capacity in full.items()}
-    return {
-        name: value + steps[name] * (1 + abs(value)) if value.dtype.kind == "f" else value
-        for name, value in start.items()
-    }
 
 
 def find_records(name: str, contributions: TensorVariable, model) -> list[TensorVariable]:
@@ -92,19 +83,19 @@ def not_local(name: str, mixed: Iterable[str]) -> str:
     """Say that a variable's rows are mixed, and by what."""
     return (
         f"The records {name!r} must be local: row i of whatever depends on them may depend on "
-        "record i alone, so that records can be updated one by one; but redrawing some rows "
-        f"changed other rows of {', '.join(mixed)}."
+        "record i alone, so that records can be updated one by one; but several records enter "
+        f"single rows of {', '.join(mixed)}."
     )
 
 
 class Probe:
-    """Numerical answers to the question which rows depend on which.
+    """Answers to the question which rows depend on which.
 
     Parameters
     ----------
     model
     start
-        A point of the model: the parameters stay there.
+        A point of the model, where to look first.
     candidates
         Variables that may be records, all with the same number of rows.
     graphs
@@ -118,70 +109,165 @@ class Probe:
         candidates: Sequence[TensorVariable],
         graphs: dict[str, TensorVariable],
     ):
+        self._model, self._start = model, start
         self._candidates = list(candidates)
-        if not self._candidates:
-            return
-        self._names = [model.rvs_to_values[rv].name for rv in self._candidates]
-        densities = model.logp(vars=self._candidates, sum=False, jacobian=False)
+        self._values = [model.rvs_to_values[rv] for rv in self._candidates]
+        densities = (
+            model.logp(vars=self._candidates, sum=False, jacobian=False) if candidates else []
+        )
         labels = (f"the density of {rv.name!r}" for rv in self._candidates)
         terms = dict(zip(labels, densities, strict=True)) | graphs
-        self._labels = list(terms)
-        self._terms = compile_graph(
-            model.value_vars,
-            model.replace_rvs_by_values(list(terms.values())),
-            on_unused_input="ignore",
-            mode=_PROBE_MODE,
+        self._terms = dict(
+            zip(terms, model.replace_rvs_by_values(list(terms.values())), strict=True)
         )
-        rng = np.random.default_rng(0)
-        sampler = _sampler(model, self._candidates)
-        # Compiled without in-place updates, the sampler leaves its generator where it was,
-        # so that each draw needs a generator of its own.
-        draws = (
-            dict(zip(self._names, sampler(child, start), strict=True)) for child in rng.spawn(12)
-        )
-        first = next(draws)
-        self._point = start | first
-        self._other = _elsewhere(first, draws)
-        self._size = len(self._point[self._names[0]])
-        self._halves = _halves(rng, self._size)
-        # Rows that agree with their neighbours all along the cycle agree with all others.
-        self._permutation = np.roll(np.arange(self._size), 1)
-        self._before = self._evaluate(self._point)
 
     def mixed(self) -> dict[TensorVariable, list[str]]:
         """Tell, for each candidate, in what its rows are mixed: an empty list for a record."""
         return {
-            rv: self._changed_elsewhere(name)
-            for rv, name in zip(self._candidates, getattr(self, "_names", ()), strict=True)
+            rv: self._mixed_in(value)
+            for rv, value in zip(self._candidates, self._values, strict=True)
         }
+
+    def is_proven(self) -> bool:
+        """Tell whether that rows are local was read from the graph, and holds everywhere."""
+        return all(
+            _is_local(self._read(label, value)) for label in self._terms for value in self._values
+        )
 
     def exchangeable(self) -> bool:
         """Tell whether permuting all candidates permutes every term and changes nothing else."""
+        states = [alignment(term, self._values) for term in self._terms.values()]
+        if all(isinstance(s, Aligned) and s.axis == 0 and s.alike for s in states):
+            return True
+        return all(trial.is_symmetric() for trial in self._trials)
+
+    def _mixed_in(self, value: TensorVariable) -> list[str]:
+        states = {label: self._read(label, value) for label in self._terms}
+        found = [
+            f"{label} ({state.reason})"
+            for label, state in states.items()
+            if isinstance(state, Mixed)
+        ]
+        unread = [
+            label
+            for label, state in states.items()
+            if not _is_local(state) and not isinstance(state, Mixed)
+        ]
+        moved = {label for t in self._trials for label in t.moved_by(value)} if unread else set()
+        return [*found, *(label for label in unread if label in moved)]
+
+    def _read(self, label: str, value: TensorVariable) -> State:
+        return alignment(self._terms[label], [value])
+
+    @cached_property
+    def _trials(self) -> list[Trial]:
+        evaluate = compile_graph(
+            self._model.value_vars,
+            list(self._terms.values()),
+            on_unused_input="ignore",
+            mode=INTERPRETED,
+        )
+        draw = conditional_sampler(self._model, self._candidates)
+        points = [self._start, *islice(prior_points(self._model, seed=1), _POINTS)]
+        names = [value.name for value in self._values]
+        trials = []
+        for point, rng in zip(points, np.random.default_rng(0).spawn(len(points)), strict=True):
+            try:
+                trials.append(Trial(rng, point, names, list(self._terms), draw, evaluate))
+            except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
+                if not trials and point is points[-1]:
+                    raise RecordError(
+                        "The contributions and the density of records must be computable at draws "
+                        f"from the prior; got the error {str(error)!r}."
+                    ) from error
+        return trials
+
+
+def _is_local(state: State) -> bool:
+    return state is None or (isinstance(state, Aligned) and state.axis == 0)
+
+
+class Trial:
+    """Change some rows of records at one point, and see which rows of what else move.
+
+    Parameters
+    ----------
+    rng
+    point
+        The parameters stay there.
+    names
+        The values of the candidates.
+    labels
+        The names of the terms that ``evaluate`` returns.
+    draw, evaluate
+        Functions of a generator and a point, and of the values of a point.
+    """
+
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        point: Point,
+        names: Sequence[str],
+        labels: Sequence[str],
+        draw: Sampler,
+        evaluate: Callable[..., list[np.ndarray]],
+    ):
+        draws = (dict(zip(names, draw(child, point), strict=True)) for child in rng.spawn(12))
+        first = next(draws)
+        self._point, self._names, self._labels = point | first, list(names), list(labels)
+        self._evaluate = evaluate
+        other = _elsewhere(first, draws)
+        self._others = [other, _far_away(rng, other)]
+        self._size = len(first[self._names[0]])
+        self._halves = _halves(rng, self._size)
+        # Rows that agree with their neighbours all along the cycle agree with all others.
+        self._permutation = np.roll(np.arange(self._size), 1)
+        self._before = evaluate(*self._point.values())
+
+    def is_symmetric(self) -> bool:
+        """Tell whether permuting the records permutes every term."""
         permuted = {name: self._point[name][self._permutation] for name in self._names}
-        after = self._evaluate(self._point | permuted)
+        after = self._evaluate(*(self._point | permuted).values())
         return all(
-            np.allclose(b[self._permutation], a, equal_nan=True)
+            self._has_rows(b) and np.allclose(b[self._permutation], a, equal_nan=True)
             for b, a in zip(self._before, after, strict=True)
         )
 
-    def _changed_elsewhere(self, name: str) -> list[str]:
-        changed: set[str] = set()
-        for rows in self._halves:
-            value = self._point[name].copy()
-            value[rows] = self._other[name][rows]
-            after = self._evaluate(self._point | {name: value})
+    def moved_by(self, value: TensorVariable) -> set[str]:
+        """Return the terms in which a row moved whose own record did not."""
+        name, changed = value.name, set()
+        for rows, other in product(self._halves, self._others):
+            moved = self._point[name].copy()
+            moved[rows] = other[name][rows]
+            try:
+                after = self._evaluate(*(self._point | {name: moved}).values())
+            except (ArithmeticError, ValueError, IndexError, np.linalg.LinAlgError):
+                # Far away, a value may be none that the model has a density for.
+                continue
             for label, b, a in zip(self._labels, self._before, after, strict=True):
                 if not self._same_in(~rows, b, a):
                     changed.add(label)
-        return [label for label in self._labels if label in changed]
+        return changed
+
+    def _has_rows(self, term: np.ndarray) -> bool:
+        return term.ndim > 0 and len(term) == self._size
 
     def _same_in(self, kept: np.ndarray, before: np.ndarray, after: np.ndarray) -> bool:
-        if before.ndim == 0 or len(before) != self._size:
-            return False
-        return np.allclose(before[kept], after[kept], rtol=1e-9, atol=1e-9, equal_nan=True)
+        return self._has_rows(before) and np.allclose(
+            before[kept], after[kept], rtol=1e-9, atol=1e-9, equal_nan=True
+        )
 
-    def _evaluate(self, point: Point) -> list[np.ndarray]:
-        return self._terms(*point.values())
+
+def _far_away(rng: np.random.Generator, point: Point) -> Point:
+    """Return values of every size and sign: what mixes records may do so only far out."""
+    far = {}
+    for name, value in point.items():
+        if value.dtype.kind == "f":
+            size = 10.0 ** rng.uniform(0, 5, value.shape)
+            far[name] = np.where(rng.random(value.shape) < 0.5, -size, size).astype(value.dtype)
+        else:
+            far[name] = value[rng.permutation(len(value))]
+    return far
 
 
 def _halves(rng: np.random.Generator, size: int) -> list[np.ndarray]:
@@ -216,21 +302,11 @@ def _rows_alike(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return (a == b).reshape(len(a), -1).all(axis=1)
 
 
-def _sampler(model, variables: Sequence[TensorVariable]):
-    """Compile a function of a generator and a point that draws the variables afresh."""
-    fresh = [in_value_coordinates(model, rv) for rv in variables]
-    rng, fresh = with_generator(given_others(model, fresh, variables))
-    draw = compile_graph(
-        [rng, *model.value_vars], fresh, on_unused_input="ignore", mode=_PROBE_MODE
-    )
-    return lambda generator, point: [np.array(v) for v in draw(generator, *point.values())]
-
-
 def with_known_width(contributions: TensorVariable, model) -> TensorVariable:
     """Fix the number of columns, one per coordinate of the release, where PyTensor forgot it."""
     if contributions.ndim < 2 or contributions.type.shape[1] is not None:
         return contributions
-    width = _length(model, contributions, 1, model.initial_point(random_seed=0))
+    width = _length(model, contributions, 1, probing_point(model))
     return pt.specify_shape(contributions, (None, width))
 
 
@@ -239,7 +315,7 @@ def _length(model, contributions: TensorVariable, axis: int, start: Point) -> in
     if length is None:
         [graph] = model.replace_rvs_by_values([contributions.shape[axis]])
         function = compile_graph(
-            model.value_vars, graph, on_unused_input="ignore", mode=_PROBE_MODE
+            model.value_vars, graph, on_unused_input="ignore", mode=INTERPRETED
         )
         length = int(function(*start.values()))
     return length

@@ -39,8 +39,8 @@ def write_out_draws(graph: FunctionGraph) -> None:
 
 
 def _truncated_normal(rng, shape, *parameters):
-    """Draw u, which is uniform on (-1/2, 1/2), and carry it to the parameters."""
-    following, u = pt.random.uniform(-0.5, 0.5, size=shape, rng=rng, return_next_rng=True)
+    """Draw u, which follows a standard Laplace law, and carry it to the parameters."""
+    following, u = pt.random.laplace(0.0, 1.0, size=shape, rng=rng, return_next_rng=True)
     form = reparameterise.dispatch(TruncatedNormalRV)(None, *parameters)
     return following, form.forward(u, *parameters)
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from hashlib import sha256
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,9 +22,10 @@ from pymc_privacy._compat import (
     join_nonshared_inputs,
 )
 from pymc_privacy.algorithms.binding import Remember
+from pymc_privacy.algorithms.caching import fingerprint
 from pymc_privacy.graph.calls import shared_values
 from pymc_privacy.graph.generators import with_generator
-from pymc_privacy.graph.locality import Point
+from pymc_privacy.graph.points import Point
 
 MOST_FOLLOWED = 60
 
@@ -52,6 +50,8 @@ class ParameterProgram:
     """1 / scale² of the noise on each coordinate of ``released``."""
     has_statistics: bool = False
     """Whether the centred density does without the records themselves."""
+    sums_out: bool = False
+    """Whether all densities are those of the parameters alone, records being summed out."""
 
     @cached_property
     def size(self) -> int:
@@ -115,6 +115,7 @@ def compile_program(
     point: Point,
     drawing: Collection[str] = (),
     alone: Collection[str] = (),
+    mode: Any = "NUMBA",
 ) -> ParameterProgram:
     """Compile graphs of value variables into functions (q, *held, *arguments).
 
@@ -133,6 +134,9 @@ def compile_program(
         Functions that draw; a generator is their first argument.
     alone
         Functions of their arguments only.
+    mode
+        Moves call the functions from jitted code, whatever else the user compiles to; another
+        mode will do for looking at them.
     """
     above = set(ancestors([graph for group in graphs.values() for graph in group.outputs]))
     held = [v for v in model.value_vars if v in above and v not in {*parameters, *records}]
@@ -154,8 +158,7 @@ def compile_program(
             outputs,
             on_unused_input="ignore",
             accept_inplace=True,
-            # The moves call these functions from jitted code, whatever else the user compiles to.
-            **((compile_kwargs or {}) | {"mode": "NUMBA"}),
+            **((compile_kwargs or {}) | {"mode": mode}),
         )
         functions[name].trust_input = True
         given[name] = len(inputs)
@@ -183,23 +186,16 @@ def gradient_of(density: TensorVariable, parameters: Sequence[Variable]) -> list
     return [pt.concatenate([gradient.ravel() for gradient in gradients])]
 
 
-def jitted_functions(
-    program: ParameterProgram, templates: Sequence[ModuleType]
-) -> tuple[dict[str, Any], Remember]:
-    """Return what jitted code calls, and how code bound to it is found again on disk.
-
-    ``templates`` are the modules that hold the code, whose every edition is told apart.
-    """
+def jitted_functions(program: ParameterProgram) -> tuple[dict[str, Any], Remember]:
+    """Return what jitted code calls, and how code bound to it is found again on disk."""
     jitted = {name: function.vm.jit_fn for name, function in program.functions.items()}
-    keys = [CACHED_SRC_FUNCTIONS.get(function.py_func) for function in jitted.values()]
-    editions = [inspect.getsource(module) for module in templates]
+    keys = {function: CACHED_SRC_FUNCTIONS.get(function.py_func) for function in jitted.values()}
 
     def remember(function, label: str) -> bool:
         # Without a key for each graph two models could not be told apart.
-        if None in keys:
+        if None in keys.values():
             return False
-        text = repr((label, editions, sorted(program.gradients), keys))
-        CACHED_SRC_FUNCTIONS[function] = sha256(text.encode()).hexdigest()
+        CACHED_SRC_FUNCTIONS[function] = fingerprint(function, keys.get)
         return True
 
     return jitted, remember

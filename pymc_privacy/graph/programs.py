@@ -26,7 +26,7 @@ from pymc_privacy.graph.columns import float_columns
 from pymc_privacy.graph.conditional_draws import conditional_draws
 from pymc_privacy.graph.database import Database
 from pymc_privacy.graph.generators import given_others, in_value_coordinates, with_generator
-from pymc_privacy.graph.locality import Point
+from pymc_privacy.graph.points import Point
 
 
 @dataclass(frozen=True)
@@ -75,19 +75,24 @@ class RecordProgram:
 
 
 def compile_records(
-    database: Database, compile_kwargs: dict | None = None, *, rows: int | None = None
+    database: Database,
+    compile_kwargs: dict | None = None,
+    *,
+    rows: int | None = None,
+    plain: bool = False,
 ) -> RecordProgram:
     """Compile the programs of one database.
 
     With ``rows``, so many records are drawn instead of all: those of an exchangeable database
-    without weights have the same law.
+    without weights have the same law. With ``plain``, records are drawn as PyTensor draws them,
+    and without looking at their weights.
     """
     model, records = database.model, database.records
     coordinates = float_columns(database.contributions)
-    fresh = conditional_draws(database) if rows is None else None
+    fresh = conditional_draws(database) if rows is None and not plain else None
     if fresh is None:
         fresh = given_others(model, _fresh(database, rows), records)
-    rng, fresh = with_generator(fresh)
+    rng, fresh = with_generator(fresh, write_out=not plain)
     current = model.replace_rvs_by_values(coordinates)
     # A random variable left here would be redrawn at every call, and these would
     # not be the contributions of the current records.

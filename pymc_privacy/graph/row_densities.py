@@ -8,7 +8,7 @@ from typing import Any
 
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import CategoricalRV, MvNormalRV, TensorVariable
+from pymc_privacy._compat import CategoricalRV, MvNormalRV, TensorVariable, law_parameters
 from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.graph.rows import MOST_UNROLLED
 from pymc_privacy.reparameterise import reparameterisation_of
@@ -22,8 +22,7 @@ def row_density(model, factor: TensorVariable) -> TensorVariable | None:
     """
     if not is_marked(factor) or model.rvs_to_transforms[factor] is not None:
         return None
-    node = factor.owner
-    written = _row_density(node.op, factor, *getattr(node.op, "dist_params", lambda _: ())(node))
+    written = _row_density(factor.owner.op, factor, *law_parameters(factor))
     return None if written is None else model.replace_rvs_by_values([written])[0]
 
 

@@ -63,8 +63,8 @@ class RowExpressions:
     leaves
         Tensors with the records on their first axis.
     parameters
-        Tensors that change while the records do not. What depends on the records alone may be
-        any function of them: where it cannot be written out, it becomes a column.
+        Tensors that change while the records do not. What does not depend on them may be any
+        function of records and data: where it cannot be written out, it becomes a column.
 
     Attributes
     ----------
@@ -120,9 +120,6 @@ class RowExpressions:
         except NotAligned:
             raise
         except NotByRows:
-            # A column has no derivative by the parameters, and is no statistic of the records.
-            if self._parameters & set(ancestors([variable])):
-                raise
             return self._column(variable, index)
 
     def _constant(self, variable, index):
@@ -136,6 +133,9 @@ class RowExpressions:
         return ps.constant(value, dtype=variable.dtype)
 
     def _column(self, variable, index):
+        # A column has no derivative by the parameters, and is no statistic of the records.
+        if self._parameters & set(ancestors([variable])):
+            raise NotByRows(f"{variable} moves, and has a value of its own for each record")
         if variable in self._leaves and index[0] is not ROW:
             raise NotByRows(f"{variable} has its records on another axis")
         if index.count(ROW) != 1:
@@ -175,12 +175,15 @@ class RowExpressions:
         """Look a row up in a table that is the same for all records."""
         table, *parameters = node.inputs
         first, *others = indices_from_subtensor(parameters, op.idx_list)
-        plain = isinstance(first, Variable) and first.ndim == 1
+        plain = isinstance(first, Variable) and first.ndim == 1 and first.dtype != "bool"
         if not plain or others or self.depends_on_records(table) or index[0] is not ROW:
             raise NotByRows("a table is looked up in more than one dimension")
         length = table.type.shape[0]
         _small([length])
         place = self.trace(first, (ROW,))
+        if not (isinstance(first, Constant) and (first.data >= 0).all()):
+            # A negative place is counted from the end.
+            place = ps.switch(ps.lt(place, 0), place + length, place)
         rows = [self.trace(table, (k, *index[1:])) for k in range(length)]
         found = rows[-1]
         for k in range(length - 1):
@@ -226,7 +229,8 @@ class RowExpressions:
         for summed in _every_index(widths):
             rest, places = iter(index), dict(zip(axes, summed, strict=True))
             where = tuple(places[k] if k in places else next(rest) for k in range(part.ndim))
-            terms.append(self.trace(part, where))
+            # The sum of truth values is a number, which only its type says.
+            terms.append(_as_type(self.trace(part, where), variable.dtype))
         return reduce(op.scalar_op, terms)
 
     @_through.register
@@ -235,9 +239,15 @@ class RowExpressions:
         width = left.type.shape[-1] or right.type.shape[0]
         _small([width])
         pairs = [
-            self.trace(left, (index[0], k)) * self.trace(right, (k, index[1])) for k in range(width)
+            _as_type(self.trace(left, (index[0], k)), variable.dtype)
+            * _as_type(self.trace(right, (k, index[1])), variable.dtype)
+            for k in range(width)
         ]
         return reduce(ps.add, pairs)
+
+
+def _as_type(scalar: Any, dtype: str) -> Any:
+    return scalar if scalar.dtype == dtype else ps.cast(scalar, dtype)
 
 
 def _apart(scalars: Sequence[Any]) -> list[Any]:

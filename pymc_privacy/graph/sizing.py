@@ -22,8 +22,8 @@ from pymc_privacy._compat import (
     graph_replace,
     vectorize_graph,
 )
-from pymc_privacy.algorithms import birth_death, interweave, leaps
-from pymc_privacy.distributions.records import is_sized, size_of
+from pymc_privacy.algorithms import birth_death
+from pymc_privacy.distributions.records import is_sized, law_of, size_of
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.calls import CompiledCall
 from pymc_privacy.graph.carrying import CarriedRecords, carry_records
@@ -39,7 +39,6 @@ from pymc_privacy.graph.densities import (
 )
 from pymc_privacy.graph.exact_length import with_exact_length
 from pymc_privacy.graph.interweaving import misfit_of_releases
-from pymc_privacy.graph.locality import parents
 from pymc_privacy.graph.parameter_program import (
     Graph,
     ParameterProgram,
@@ -76,6 +75,7 @@ def find_sized_databases(
     groups: dict[TensorVariable, list[Database]] = {}
     for database in find_databases(model, records):
         _check(database)
+        _check_laws(model, database)
         groups.setdefault(size_of(database.records[0]), []).append(database)
     return twin, [_joined(twin, size, group) for size, group in groups.items()]
 
@@ -97,6 +97,18 @@ def _check(database: Database) -> None:
             f"Records of unknown number must be alike, because any of them may be absent; the "
             f"rows of {names} have different laws or contribute differently."
         )
+
+
+def _check_laws(model, database: Database) -> None:
+    """Refuse laws that a transform makes depend on the size: records would move with it."""
+    for rv in database.records:
+        value = model.rvs_to_values[size_of(rv)]
+        if value in set(ancestors(model.replace_rvs_by_values([law_of(rv)]))):
+            raise RecordError(
+                f"The law of a record of {rv.name!r} must not depend on how many there are; by the "
+                "transform of a parameter, whose bounds depend on "
+                f"{value.name!r}, it does. Give that parameter default_transform=None."
+            )
 
 
 def _joined(twin, size: TensorVariable, group: Sequence[Database]) -> SizedDatabase:
@@ -292,18 +304,13 @@ def compile_log_size(
     function, inputs
         Of the sizes, and of the values with these names.
     """
-    size = model[database.size]
-    records = set(database.database.records)
-    factors = [
-        factor
-        for factor in factors_of(model)
-        if factor not in records
-        and (factor is size or size in _seen(model, factor))
-        and not records & _seen(model, factor)
-    ]
-    value = model.rvs_to_values[size]
+    value = model.rvs_to_values[model[database.size]]
+    records = {*database.database.records, *database.database.releases}
+    factors = [factor for factor in factors_of(model) if factor not in records]
+    # By values: a transform that depends on the size moves its variable, and what depends on that.
+    terms = [t for t in model.logp(vars=factors, sum=False) if value in set(ancestors([t]))]
     sizes = pt.vector("sizes", dtype=value.dtype)
-    total = sum(term.sum() for term in model.logp(vars=factors, sum=False))
+    total = sum(term.sum() for term in terms)
     # A density that is flat beyond its argument would come out as a single number.
     log_size = pt.zeros(sizes.shape) + vectorize_graph(total, {value: sizes})
     inputs = [v for v in model.value_vars if v in set(ancestors([log_size])) and v is not value]
@@ -314,13 +321,7 @@ def compile_log_size(
     return CompiledCall(function), tuple(v.name for v in inputs)
 
 
-def _seen(model, factor: TensorVariable) -> set[TensorVariable]:
-    if factor in model.potentials:
-        return set(parents(factor, model))
-    return set().union(*(parents(graph, model) for graph in factor.owner.inputs))
-
-
 def jitted_sized_moves(program: ParameterProgram) -> Any:
     """Compile the moves of parameters and sizes into a single jitted call."""
-    jitted, remember = jitted_functions(program, [interweave, leaps, birth_death])
+    jitted, remember = jitted_functions(program)
     return birth_death.compile_moves(jitted, gradients=program.gradients, remember=remember)

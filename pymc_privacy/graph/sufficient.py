@@ -7,6 +7,13 @@ Expanded as a polynomial,
 the density of all records is sum_k a_k(theta) T_k with T_k = sum_i t_k(x_i): once these
 are computed, it costs the same for a thousand records as for a million. Exponential
 families and linear regressions have this form, written as they are.
+
+Functions of a record are expanded around their means: far from zero, the sum of (x - mu)² would
+be a small difference of large numbers, and
+
+    sum (x_i - mu)² = sum (x_i - r)² + 2 (r - mu) sum (x_i - r) + n (r - mu)²
+
+is not, with r the mean of the x_i or anything near it.
 """
 
 from __future__ import annotations
@@ -16,6 +23,7 @@ from functools import reduce, singledispatch
 from itertools import product
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import Constant, Elemwise, TensorVariable, ancestors, ps, toposort
@@ -28,10 +36,18 @@ class NotSufficient(Exception):
     """A density is not a short polynomial in functions of the records."""
 
 
+class Atom(NamedTuple):
+    """A function of a record."""
+
+    number: int
+    """In the order in which they were met, which is the same whenever the model is read."""
+    expression: Any
+
+
 class Term(NamedTuple):
     """One product: functions of a record, times a function of the parameters."""
 
-    atoms: tuple[Any, ...]
+    atoms: tuple[Atom, ...]
     coefficient: Any
     guarded: bool
     """Whether a factor may be infinite where the other is 0, and then counts nothing."""
@@ -41,8 +57,9 @@ class Sufficient(NamedTuple):
     """Sums over the records, and the density as a function of their values."""
 
     statistics: list[TensorVariable]
+    """The means that functions of a record are expanded around, and the sums of products."""
     density: Callable[[TensorVariable], TensorVariable]
-    """From the vector of the sums' values."""
+    """From the vector of these values."""
 
 
 def sufficient(expressions: Iterable[Any], rows: RowExpressions) -> Sufficient:
@@ -53,23 +70,35 @@ def sufficient(expressions: Iterable[Any], rows: RowExpressions) -> Sufficient:
         raise NotSufficient("there is nothing to sum")
     known = {**rows.columns, **rows.constants}
     size = next(iter(rows.columns.values())).shape[0].astype("float64")
-    statistics, coefficients = [], []
-    for term in terms:
-        if term.atoms:
-            [column] = _as_tensors([reduce(lambda a, b: a * b, term.atoms)], known)
-            statistics.append(column.astype("float64").sum())
-        else:
-            statistics.append(size)
-        coefficients += _as_tensors([term.coefficient], known)
+    means = [_mean(part, size) for part in _as_tensors(list(expansion.means.values()), known)]
+    known |= dict(zip(expansion.means, means, strict=True))
+    sums = [size if not term.atoms else _sum_of(term.atoms, known) for term in terms]
 
     def density(totals: TensorVariable) -> TensorVariable:
+        given = rows.constants | {r: totals[k] for k, r in enumerate(expansion.means)}
+        coefficients = _as_tensors([term.coefficient for term in terms], given)
         products = [
             _guarded_product(c, totals[k]) if term.guarded else c * totals[k]
-            for k, (c, term) in enumerate(zip(coefficients, terms, strict=True))
+            for k, (c, term) in enumerate(zip(coefficients, terms, strict=True), start=len(means))
         ]
         return reduce(pt.add, products, pt.constant(0.0))
 
-    return Sufficient(statistics, density)
+    return Sufficient([*means, *sums], density)
+
+
+def _mean(column: TensorVariable, size: TensorVariable) -> TensorVariable:
+    """Return a value near all others, or 0 where some are infinite or there are none."""
+    mean = column.astype("float64").sum() / pt.maximum(size, 1.0)
+    return pt.switch(pt.isinf(mean) | pt.isnan(mean), 0.0, mean)
+
+
+def _sum_of(atoms: Iterable[Atom], known: dict[Any, TensorVariable]) -> TensorVariable:
+    [column] = _as_tensors([_product_of(atoms)], known)
+    return column.astype("float64").sum()
+
+
+def _product_of(atoms: Iterable[Atom]) -> Any:
+    return reduce(lambda a, b: a * b, [atom.expression for atom in atoms])
 
 
 def _guarded_product(coefficient: TensorVariable, total: TensorVariable) -> TensorVariable:
@@ -92,12 +121,21 @@ def _tensor(made: dict[Any, Any], scalar: Any) -> Any:
 
 
 class Expansion:
-    """Expand scalar expressions of a record's columns and of constants, the parameters."""
+    """Expand scalar expressions of a record's columns and of constants, the parameters.
+
+    Attributes
+    ----------
+    means : dict
+        Functions of a record, by the scalar that stands for their mean.
+    """
 
     def __init__(self, columns: Iterable[Any], constants: Iterable[Any]):
         self._columns, self._constants = set(columns), set(constants)
         self._known: dict[Any, list[Term]] = {}
         self._leaves: dict[Any, tuple[bool, bool]] = {}
+        self._centred: dict[Any, list[Term]] = {}
+        self._atoms: dict[Any, Atom] = {}
+        self.means: dict[Any, Any] = {}
 
     def kinds(self, expression: Any) -> tuple[bool, bool]:
         """Tell whether an expression depends on the record, and whether on parameters."""
@@ -109,18 +147,39 @@ class Expansion:
     def terms(self, expression: Any) -> list[Term]:
         """Return the terms whose sum an expression is."""
         if expression not in self._known:
-            found = _collected(self._expanded(expression))
+            of_record, of_parameters = self.kinds(expression)
+            if not of_record:
+                found = [Term((), expression, guarded=False)]
+            elif not of_parameters:
+                found = [Term((self.atom(expression),), ps.constant(1.0), guarded=False)]
+            else:
+                found = _collected(self._expanded(expression))
             if len(found) > MOST_TERMS:
                 raise NotSufficient(f"{len(found)} terms")
             self._known[expression] = found
         return self._known[expression]
 
+    def parts(self, expression: Any) -> list[Term]:
+        """Return the terms of what is mixed with parameters: around its mean, if of the record."""
+        if self.kinds(expression) != (True, False) or expression.dtype == "bool":
+            return self.terms(expression)
+        if expression not in self._centred:
+            mean = ps.float64()
+            self.means[mean] = expression
+            self._centred[expression] = [
+                Term((self.atom(expression - mean),), ps.constant(1.0), guarded=False),
+                Term((), mean, guarded=False),
+            ]
+        return self._centred[expression]
+
+    def atom(self, expression: Any) -> Atom:
+        """Return a function of the record under its number."""
+        return self._atoms.setdefault(expression, Atom(len(self._atoms), expression))
+
     def _expanded(self, expression: Any) -> list[Term]:
-        of_record, of_parameters = self.kinds(expression)
-        if not of_record:
-            return [Term((), expression, guarded=False)]
-        if not of_parameters:
-            return [Term((expression,), ps.constant(1.0), guarded=False)]
+        # Smaller types wrap around or are rounded, and truth values do not add up.
+        if expression.dtype not in ("float64", "int64"):
+            raise NotSufficient(f"records and parameters are mixed as {expression.dtype}")
         node = expression.owner
         return expand(node.op, self, *node.inputs)
 
@@ -139,7 +198,7 @@ def _collected(terms: Iterable[Term]) -> list[Term]:
 def _times(left: Iterable[Term], right: Iterable[Term]) -> list[Term]:
     return [
         Term(
-            tuple(sorted(a.atoms + b.atoms, key=id)),
+            tuple(sorted(a.atoms + b.atoms, key=lambda atom: atom.number)),
             a.coefficient * b.coefficient,
             a.guarded or b.guarded,
         )
@@ -159,27 +218,27 @@ def expand(op: Any, expansion: Expansion, *inputs: Any) -> list[Term]:
 
 @expand.register(ps.basic.Add)
 def _sum(op, expansion, *inputs):
-    return [term for part in inputs for term in expansion.terms(part)]
+    return [term for part in inputs for term in expansion.parts(part)]
 
 
 @expand.register(ps.basic.Sub)
 def _difference(op, expansion, left, right):
-    return [*expansion.terms(left), *_scaled(expansion.terms(right), lambda c: -c)]
+    return [*expansion.parts(left), *_scaled(expansion.parts(right), lambda c: -c)]
 
 
 @expand.register(ps.basic.Neg)
 def _negative(op, expansion, part):
-    return _scaled(expansion.terms(part), lambda c: -c)
+    return _scaled(expansion.parts(part), lambda c: -c)
 
 
 @expand.register(ps.basic.Mul)
 def _product(op, expansion, *inputs):
-    return reduce(_times, (expansion.terms(part) for part in inputs))
+    return reduce(_times, (expansion.parts(part) for part in inputs))
 
 
 @expand.register(ps.basic.Sqr)
 def _square(op, expansion, part):
-    terms = expansion.terms(part)
+    terms = expansion.parts(part)
     return _times(terms, terms)
 
 
@@ -187,29 +246,34 @@ def _square(op, expansion, part):
 def _power(op, expansion, part, exponent):
     if not isinstance(exponent, Constant) or exponent.data not in (1, 2, 3, 4):
         raise NotSufficient("a power is not a small number")
-    return reduce(_times, [expansion.terms(part)] * int(exponent.data))
+    return reduce(_times, [expansion.parts(part)] * int(exponent.data))
 
 
 @expand.register(ps.basic.TrueDiv)
 def _ratio(op, expansion, part, divisor):
     of_record, of_parameters = expansion.kinds(divisor)
     if not of_record:
-        return _scaled(expansion.terms(part), lambda c: c / divisor)
+        return _scaled(expansion.parts(part), lambda c: c / divisor)
     if not of_parameters:
-        inverse = [Term((1.0 / divisor,), ps.constant(1.0), guarded=False)]
-        return _times(expansion.terms(part), inverse)
+        return _times(expansion.parts(part), expansion.parts(1.0 / divisor))
     raise NotSufficient("a divisor mixes records and parameters")
 
 
 @expand.register(ps.basic.Cast)
+def _cast(op, expansion, part):
+    if not np.can_cast(part.dtype, op.o_type.dtype, casting="safe"):
+        raise NotSufficient(f"a mix of records and parameters is rounded to {op.o_type.dtype}")
+    return expansion.parts(part)
+
+
 @expand.register(ps.basic.Identity)
 def _same(op, expansion, part):
-    return expansion.terms(part)
+    return expansion.parts(part)
 
 
 @expand.register(ps.basic.Second)
 def _second(op, expansion, _, part):
-    return expansion.terms(part)
+    return expansion.parts(part)
 
 
 @expand.register(ps.basic.Switch)
@@ -217,21 +281,22 @@ def _choice(op, expansion, condition, left, right):
     of_record, of_parameters = expansion.kinds(condition)
     if not of_record:
         return [
-            *_scaled(expansion.terms(left), lambda c: ps.switch(condition, c, 0.0)),
-            *_scaled(expansion.terms(right), lambda c: ps.switch(condition, 0.0, c)),
+            *_scaled(expansion.parts(left), lambda c: ps.switch(condition, c, 0.0)),
+            *_scaled(expansion.parts(right), lambda c: ps.switch(condition, 0.0, c)),
         ]
     if of_parameters:
         return _mixed_choice(expansion, condition, left, right)
     return [
-        *(_where(condition, term) for term in expansion.terms(left)),
-        *(_where(ps.eq(condition, False), term) for term in expansion.terms(right)),
+        *(_where(expansion, condition, term) for term in expansion.parts(left)),
+        *(_where(expansion, ps.eq(condition, False), term) for term in expansion.parts(right)),
     ]
 
 
-def _where(condition: Any, term: Term) -> Term:
+def _where(expansion: Expansion, condition: Any, term: Term) -> Term:
     """Let a term count only for records that meet a condition."""
-    value = reduce(lambda a, b: a * b, term.atoms, ps.constant(1.0))
-    return Term((ps.switch(condition, value, 0.0),), term.coefficient, guarded=True)
+    value = _product_of(term.atoms) if term.atoms else ps.constant(1.0)
+    atom = expansion.atom(ps.switch(condition, value, 0.0))
+    return Term((atom,), term.coefficient, guarded=True)
 
 
 def _mixed_choice(expansion, condition, left, right):
@@ -245,4 +310,4 @@ def _mixed_choice(expansion, condition, left, right):
         raise NotSufficient("a condition mixes records and parameters")
     on_parameters, on_record = parts if kinds[0] == (False, True) else parts[::-1]
     inner = ps.switch(on_record, left, right)
-    return expansion.terms(ps.switch(on_parameters, inner, right))
+    return expansion.parts(ps.switch(on_parameters, inner, right))

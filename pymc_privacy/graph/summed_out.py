@@ -25,7 +25,7 @@ from pymc_privacy._compat import (
 from pymc_privacy.graph.cells import Cells, NotCounted, log_probabilities
 from pymc_privacy.graph.conditional_draws import by_row, few_cells, log_weights
 from pymc_privacy.graph.database import Database, factors_of
-from pymc_privacy.graph.locality import probing_point
+from pymc_privacy.graph.points import probing_point
 
 # Sums of fewer different records than this part of all are worth the search for them.
 MOST_GROUPS = 0.1

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from pymc_privacy._compat import (
     NUTS,
-    FlatRV,
-    HalfFlatRV,
     ValueGradFunction,
     Variable,
     ancestors,
@@ -18,11 +18,18 @@ from pymc_privacy._compat import (
     modelcontext,
     run_convergence_checks,
 )
-from pymc_privacy.distributions.linear_measurements import LatticeCounts
+from pymc_privacy.distributions.assignment import assign_records
 from pymc_privacy.distributions.marking import is_marked
-from pymc_privacy.distributions.starts import starts_of_sizes
-from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.database import Database, factors_given_records, is_release
+from pymc_privacy.distributions.privatized import released_contributions
+from pymc_privacy.errors import ComparisonWarning, RecordError, ReleaseError
+from pymc_privacy.graph.database import (
+    Database,
+    check_data,
+    factors_given_records,
+    is_release,
+)
+from pymc_privacy.graph.finite import refuse_single_precision
+from pymc_privacy.inference.starting import starting_points
 from pymc_privacy.results import (
     attach_privacy,
     blank_absent_records,
@@ -32,6 +39,12 @@ from pymc_privacy.results import (
     without_records,
 )
 from pymc_privacy.step_methods import BirthDeath, CountStates, Interweave, RecordSweep
+
+_NO_LOO = (
+    "Leave-one-out (az.loo, az.compare) does not apply to a release: it is one observation of all "
+    "records, and its density given imputed records, which were fitted to it, compares no models. "
+    "Compare prior predictive densities of the release, or look at plot_release."
+)
 
 
 def sample(
@@ -77,19 +90,24 @@ def sample(
     import pymc as pm
 
     model = modelcontext(model)
+    # What was written after a release may have made parameters of what looked like records.
+    assign_records(model, [], released_contributions(model))
     records = [rv for rv in model.free_RVs if is_marked(rv)]
     if not any(is_release(rv) for rv in model.basic_RVs):
         raise RecordError(
             "pymc_privacy.sample needs a model with a Privatized release; got a model without "
             "any. Use pm.sample."
         )
-    if kwargs.get("step") is None and records:
-        kwargs |= _default_steps(model, kwargs)
-    kwargs["initvals"] = _starts(model, kwargs.get("initvals"))
+    refuse_single_precision()
+    check_data(model)
+    names = {rv.name for rv in records}
     if kwargs.get("var_names") is None and not keep_records:
         kwargs["var_names"] = [rv.name for rv in model.unobserved_RVs if rv not in records]
-    names = {rv.name for rv in records}
     stored = names & {*(kwargs.get("var_names") or names)}
+    _check_log_likelihood(kwargs, names - stored)
+    kwargs |= _with_starts(model, kwargs)
+    if kwargs.get("step") is None and records:
+        kwargs |= _default_steps(model, kwargs)
     checks, quiet = kwargs.get("compute_convergence_checks", True), kwargs.get("quiet", False)
     if not kwargs.get("return_inferencedata", True):
         return pm.sample(draws, model=model, **kwargs)
@@ -152,26 +170,30 @@ def _parameter_density(
     return function
 
 
-def _starts(model, initvals: Any) -> Any:
-    """Start from the prior wherever the user did not say, and the prior can be drawn from."""
-    if initvals is not None and not isinstance(initvals, dict):
-        return [_starts(model, chain or {}) for chain in initvals]
-    given = initvals or {}
-    names = {key if isinstance(key, str) else key.name for key in given}
-    sizes = {name: start for name, start in starts_of_sizes(model).items() if name not in names}
-    names |= set(sizes)
-    return (
-        given
-        | sizes
-        | {
-            rv.name: "prior"
-            for rv in model.free_RVs
-            # Counts start where their exact totals are.
-            if not isinstance(rv.owner.op, FlatRV | HalfFlatRV | LatticeCounts)
-            # A start may be named after the variable or after its transformed value.
-            and not names & {rv.name, model.rvs_to_values[rv].name}
-        }
+def _check_log_likelihood(kwargs: dict[str, Any], missing: set[str]) -> None:
+    """Say that the density of a release given imputed records compares no models."""
+    if not (kwargs.get("idata_kwargs") or {}).get("log_likelihood"):
+        return
+    if missing:
+        raise ReleaseError(
+            f"log_likelihood needs stored records, keep_records=True, because a release has its "
+            f"density given these; {', '.join(sorted(missing))} would not be stored. {_NO_LOO}"
+        )
+    warnings.warn(_NO_LOO, ComparisonWarning, stacklevel=3)
+
+
+def _with_starts(model, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Say where chains start, and so how many there are."""
+    cores = kwargs.get("cores") or min(4, os.cpu_count() or 1)
+    chains = kwargs.get("chains") or max(2, cores)
+    starts = starting_points(
+        model,
+        kwargs.get("initvals"),
+        chains=chains,
+        random_seed=kwargs.get("random_seed"),
+        quiet=kwargs.get("quiet", False),
     )
+    return {"chains": chains, "initvals": starts}
 
 
 __all__ = ["sample"]

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import singledispatch
 from typing import Any, NamedTuple
 
-from pymc_privacy._compat import TensorVariable, rvs_in_graph
+from pymc_privacy._compat import TensorVariable, law_parameters, rvs_in_graph
 
 
 class Reparameterisation(NamedTuple):
@@ -62,7 +62,7 @@ def reparameterisation_of(variable: TensorVariable) -> Reparameterisation | None
     op = variable.owner.op
     if not hasattr(op, "dist_params"):
         return None
-    parameters = op.dist_params(variable.owner)
+    parameters = law_parameters(variable)
     form = reparameterise(op, *parameters)
     # A law without random parameters knows none: x is its own u, whatever the family.
     return UNMOVED if form is None and not any(map(is_random, parameters)) else form

@@ -15,7 +15,6 @@ from pymc_privacy._compat import (
     LogNormalRV,
     MoyalRV,
     NormalRV,
-    UniformRV,
 )
 from pymc_privacy.reparameterise.base import Reparameterisation, reparameterise
 
@@ -48,12 +47,4 @@ def _log_location_scale(op, mu, sigma):
     return Reparameterisation(
         forward=lambda u, mu, sigma: pt.exp(mu + sigma * u),
         inverse=lambda x, w, mu, sigma: (pt.log(x) - mu) / sigma,
-    )
-
-
-@reparameterise.register(UniformRV)
-def _interval(op, lower, upper):
-    return Reparameterisation(
-        forward=lambda u, lower, upper: lower + (upper - lower) * u,
-        inverse=lambda x, w, lower, upper: (x - lower) / (upper - lower),
     )

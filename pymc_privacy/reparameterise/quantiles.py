@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from hashlib import sha256
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytensor.tensor as pt
@@ -15,18 +14,19 @@ from pymc_privacy._compat import (
     get_scalar_type,
     register_funcify_and_cache_key,
 )
-from pymc_privacy.algorithms import counts, quantiles
+from pymc_privacy.algorithms.caching import fingerprint
 
-# What is compiled from these sources is found again on disk for as long as they do not change.
-_EDITION = inspect.getsource(counts) + inspect.getsource(quantiles)
+Slopes = Callable[[Sequence[Any], Any], Sequence[Any]]
+"""From the arguments and the result of a function to its derivatives by each argument."""
 
 
 class JittedScalar(ScalarOp):
     """Apply a jitted function of floats; one and the same code runs in every mode."""
 
-    def __init__(self, function: Any, dtype: str):
+    def __init__(self, function: Any, dtype: str, slopes: Slopes | None = None):
         self.function = function
         self.dtype = dtype
+        self.slopes = slopes
         super().__init__(name=function.__name__)
 
     def output_types(self, types):
@@ -38,7 +38,10 @@ class JittedScalar(ScalarOp):
         return self.function(*(float(value) for value in inputs))
 
     def pullback(self, inputs, outputs, output_gradients):
-        """Return zeros: a count does not change when what it is computed from does, a little."""
+        """Return slopes, or zeros: a count does not change when its arguments do, a little."""
+        if self.slopes is not None:
+            [gradient] = output_gradients
+            return [gradient * slope for slope in self.slopes(inputs, outputs[0])]
         if self.dtype != "int64":
             raise NotImplementedError(f"{self.name} has no gradient.")
         return [value.zeros_like(dtype="float64") for value in inputs]
@@ -52,12 +55,12 @@ class JittedScalar(ScalarOp):
 
 @register_funcify_and_cache_key(JittedScalar)
 def _jitted(op, node=None, **kwargs):
-    return op.function, sha256(repr((op.name, _EDITION)).encode()).hexdigest()
+    return op.function, fingerprint(op.function)
 
 
-def elementwise(function: Any, dtype: str):
+def elementwise(function: Any, dtype: str, slopes: Slopes | None = None):
     """Return a function of tensors from a jitted function of floats."""
-    operation = Elemwise(JittedScalar(function, dtype))
+    operation = Elemwise(JittedScalar(function, dtype, slopes))
 
     def apply(*arguments: TensorVariable) -> TensorVariable:
         return operation(*(pt.as_tensor(value).astype("float64") for value in arguments))

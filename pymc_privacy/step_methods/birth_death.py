@@ -82,8 +82,8 @@ class BirthDeath(BlockedStep):
     jumps : int, default 8
         Proposals to change the size, of a length that is learnt in tuning.
     single : bool, default False
-        Propose one birth or death instead of jumps, exactly as Algorithm 1 of Awan et al.
-        does; for comparison.
+        Propose one birth or death instead of jumps, as Algorithm 1 of Awan et al. does; for
+        comparison. Where the prior allows an empty database, so do these.
     model, rng, initial_point, compile_kwargs, blocked
         As for every step method of PyMC.
 

@@ -23,8 +23,9 @@ from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.calls import DirectCall
 from pymc_privacy.graph.database import find_databases
 from pymc_privacy.graph.interweaving import compile_parameters, jitted_moves
-from pymc_privacy.graph.programs import Point
+from pymc_privacy.graph.points import Point
 from pymc_privacy.step_methods import effort
+from pymc_privacy.step_methods.certifying import Certifier, a_step_away
 from pymc_privacy.step_methods.latest import Latest
 from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 from pymc_privacy.step_methods.sweep import Sweep, sweep_statistics
@@ -130,7 +131,14 @@ class Interweave(BlockedStep):
                 "release; this model has none."
             )
         self.databases = find_databases(model, records)
-        self._program = compile_parameters(model, parameters, self.databases, compile_kwargs)
+        self._certifier = Certifier(model, [value.name for value in parameters])
+        self._is_certified = False
+        self._program = self._certifier.parameter_program(
+            lambda detail, carry: compile_parameters(
+                model, parameters, self.databases, compile_kwargs, detail=detail, carry=carry
+            ),
+            self.databases,
+        )
         self._moves: Any = None
         self._local = Latest(guidance.local)
         default = effort.default_centred_steps(self._program)
@@ -148,6 +156,7 @@ class Interweave(BlockedStep):
             Sweep(
                 database,
                 compile_kwargs,
+                self._certifier,
                 sweep_fraction or effort.default_fraction(database.size, wide),
             )
             for database in self.databases
@@ -172,6 +181,7 @@ class Interweave(BlockedStep):
         super().setup_chain(rng, tune, draws)
         self.setup_tuning(tune)
         self.tune = bool(tune)
+        self._is_certified = False
         for sweep in self._sweeps:
             sweep.forget()
 
@@ -186,6 +196,8 @@ class Interweave(BlockedStep):
         program = self._program
         # Draws are recorded by position, so keys keep their order.
         point = point.copy()
+        if not self.tune and not self._is_certified:
+            self._is_certified = self._check_again(point)
         held = tuple(point[name] for name in program.held)
         records = tuple(point[name] for name in program.records)
         here = there = leapt = math.nan
@@ -212,6 +224,13 @@ class Interweave(BlockedStep):
             "interweave_noncentred_scale": self.noncentred.scale,
         }
         return point, [statistics | sweep_statistics(infos)]
+
+    def _check_again(self, point: Point) -> bool:
+        program, compiled = self._program, [sweep.compiled for sweep in self._sweeps]
+        if not program.size:
+            return self._certifier.check_again(point, point, None, compiled)
+        there = a_step_away(program, point, self.centred.factor, self.centred.scale)
+        return self._certifier.check_again(point, there, program, compiled)
 
     def _call_moves(self, q, held, records):
         if self._moves is None:

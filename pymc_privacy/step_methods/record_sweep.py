@@ -18,7 +18,8 @@ from pymc_privacy._compat import (
 from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.database import find_databases
-from pymc_privacy.graph.programs import Point
+from pymc_privacy.graph.points import Point
+from pymc_privacy.step_methods.certifying import Certifier
 from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 from pymc_privacy.step_methods.sweep import Sweep, sweep_statistics
 
@@ -97,11 +98,17 @@ class RecordSweep(BlockedStep):
                 f"{', '.join(map(repr, strangers)) or 'a model without any'}."
             )
         self.databases = find_databases(model, rvs)
-        self._sweeps = [Sweep(database, compile_kwargs) for database in self.databases]
+        self._certifier = Certifier(model)
+        self._sweeps = [
+            Sweep(database, compile_kwargs, self._certifier) for database in self.databases
+        ]
+        self._is_certified = False
 
     def setup_chain(self, rng, tune, draws):
         """Take the chain's generator, and forget the contributions of another chain."""
         super().setup_chain(rng, tune, draws)
+        self.tune = bool(tune)
+        self._is_certified = False
         for sweep in self._sweeps:
             sweep.forget()
 
@@ -109,6 +116,9 @@ class RecordSweep(BlockedStep):
         """Carry the point through one sweep of each database."""
         # Draws are recorded by position, so keys keep their order.
         point = point.copy()
+        if not self.tune and not self._is_certified:
+            compiled = [sweep.compiled for sweep in self._sweeps]
+            self._is_certified = self._certifier.check_again(point, point, None, compiled)
         return point, [sweep_statistics([s.step(self.rng, point) for s in self._sweeps])]
 
     @staticmethod

@@ -11,6 +11,7 @@ import numpy as np
 from pymc_privacy._compat import SamplerWarning, WarningType
 from pymc_privacy.algorithms import birth_death, record_sweep
 from pymc_privacy.algorithms.noise import Noise
+from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.laws import noise_of
 from pymc_privacy.graph.programs import Point, compile_records
 from pymc_privacy.graph.sizing import SizedDatabase, compile_log_size
@@ -108,10 +109,16 @@ class Resizing:
         return Resized(swept, info if self._is_open_ended(point) else info._replace(hits=0))
 
     def _single_moves(self, rng, point, fresh, contributions, number, moves):
+        if not self._is_connected(point):
+            raise RecordError(
+                f"Single births and deaths need a prior of {self.size!r} without gaps, because "
+                "they cannot cross one; got sizes in between that have no probability. Use jumps, "
+                "which do."
+            )
         infos = []
         for _ in range(moves):
             # The next fresh record, or any at all when there is no room for it.
-            first = max(0, number - 1)
+            first = max(0, number - 2)
             last = min(number + 1, self.capacity)
             new, gone, info = birth_death.single(
                 rng,
@@ -151,6 +158,11 @@ class Resizing:
         sizes = np.arange(first, last + 1, dtype=point[self.size].dtype)
         [found] = self._log_size(sizes, *(point[name] for name in self._inputs))
         return np.where(np.isnan(found), -np.inf, found)
+
+    def _is_connected(self, point: Point) -> bool:
+        """Tell whether all sizes between two possible ones are possible."""
+        possible = np.flatnonzero(np.isfinite(self._log_sizes(point, 0, self.capacity)))
+        return len(possible) < 2 or bool(np.all(np.diff(possible) == 1))
 
     def _is_open_ended(self, point: Point) -> Any:
         """Tell whether the prior allows more records than there is room for."""

@@ -11,7 +11,9 @@ from pymc_privacy.algorithms import record_sweep
 from pymc_privacy.algorithms.noise import Noise
 from pymc_privacy.graph.database import Database
 from pymc_privacy.graph.laws import noise_of
-from pymc_privacy.graph.programs import Point, compile_records
+from pymc_privacy.graph.points import Point
+from pymc_privacy.graph.programs import RecordProgram, compile_records
+from pymc_privacy.step_methods.certifying import Certifier
 
 
 def sweep_statistics(infos: Sequence[record_sweep.Info]) -> dict[str, float]:
@@ -29,14 +31,30 @@ def sweep_statistics(infos: Sequence[record_sweep.Info]) -> dict[str, float]:
 class Sweep:
     """The compiled programs of one database, and the contributions of its current records."""
 
-    def __init__(self, database: Database, compile_kwargs: dict | None, fraction: float = 1.0):
+    def __init__(
+        self,
+        database: Database,
+        compile_kwargs: dict | None,
+        certifier: Certifier,
+        fraction: float = 1.0,
+    ):
         self._database = database
         self._rows = rows_of(database, fraction)
-        self._program = compile_records(database, compile_kwargs, rows=self._rows)
+        self._noise: Noise | None = noise_of(database)
+        self._program = certifier.record_program(
+            lambda plain: compile_records(database, compile_kwargs, rows=self._rows, plain=plain),
+            database,
+            self._noise,
+            self._rows,
+        )
         drawn = database.size if self._rows is None else self._rows
         self._proposed = np.empty((self._program.width, drawn))
-        self._noise: Noise | None = None
         self.forget()
+
+    @property
+    def compiled(self) -> tuple[RecordProgram, Database, Noise, int | None]:
+        """Return the program, its database, the noise and how many records are drawn."""
+        return self._program, self._database, self._current_noise(), self._rows
 
     def forget(self) -> None:
         """Drop what is remembered of the last point and its releases, as when a chain starts."""
@@ -54,6 +72,7 @@ class Sweep:
             self._state = record_sweep.init(program.contributions_at(point))
         rows = slice(None) if self._rows is None else _block(rng, self._rows, self._database.size)
         fresh, ratio = program.draw_from(rng, point, self._proposed)
+        ratio = _never_without_numbers(ratio, fresh)
         self._state, info = record_sweep.step(
             rng, self._state, self._proposed, noise=noise, log_weight_ratio=ratio, rows=rows
         )
@@ -83,6 +102,21 @@ class Sweep:
             and self._seen is not None
             and all(np.array_equal(point[name], value) for name, value in self._seen.items())
         )
+
+
+def _never_without_numbers(
+    ratio: np.ndarray | None, fresh: Sequence[np.ndarray]
+) -> np.ndarray | None:
+    """Return the log weight ratios, -inf for a proposal that is not all finite numbers.
+
+    Contributions and weights need not show it: a comparison with what is no number has a result.
+    """
+    finite = [np.isfinite(proposal) for proposal in fresh]
+    if all(proposal.all() for proposal in finite):
+        return ratio
+    rows = [proposal.reshape(len(proposal), -1).all(axis=1) for proposal in finite]
+    taken = np.zeros(len(rows[0])) if ratio is None else ratio
+    return np.where(np.logical_and.reduce(rows), taken, -np.inf)
 
 
 def rows_of(database: Database, fraction: float) -> int | None:

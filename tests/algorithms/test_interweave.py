@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from pymc_privacy.algorithms import interweave, tuning
+from pymc_privacy.algorithms import interweave, leaps, tuning
 from pymc_privacy.algorithms.binding import bind
 from tests.stochastic import Z_LIMIT, assert_mean, seed_of, z_of_mean
 
@@ -82,6 +82,136 @@ def test_outside_the_support_is_never_entered(template, rng):
     for _ in range(300):
         q, _ = move(rng, q, np.eye(1), 1.5, 3, (0.0,))
         assert q[0] > 0
+
+
+# Two records x = q u, of which the density sees the first, in the form of compiled graphs.
+# ``how`` says in which way they are broken, so that they are compiled once.
+RIGHT, NEVER, NO_NUMBER_THERE, NO_NUMBER_HERE, ANOTHER = range(5)
+
+
+@njit
+def totals(q, x):
+    return (np.zeros(0),)
+
+
+@njit
+def flat_given_records(q, x, totals):
+    return (np.array(-0.5 * (q * q).sum()),)
+
+
+@njit
+def base(rng, q, x, how):
+    u = x / q[0]
+    if how[0] == NO_NUMBER_HERE:
+        u[1] = np.nan
+    if how[0] == ANOTHER:
+        u[1] = 0.0
+    return (u,)
+
+
+@njit
+def given_base(q, u, how):
+    if how[0] == NEVER and q[0] != 2.0:
+        return (np.array(-np.inf),)
+    return (np.array(-0.5 * (q * q).sum() - 0.5 * (q[0] * u[0] - 1.0) ** 2),)
+
+
+@njit
+def rounded_forward(q, u, how):
+    x = q[0] * u * (1 + 1e-12)
+    if how[0] == NO_NUMBER_THERE and q[0] != 2.0:
+        x[1] = np.nan
+    return (x,)
+
+
+@njit
+def misfit(q, u):
+    return (np.array([q[0] * u[0] - 1.0]),)
+
+
+@njit
+def others(q, x):
+    return (np.array(-0.5 * (q * q).sum()),)
+
+
+@njit
+def fresh_without_number(rng, q):
+    return np.array(0.0), np.array([rng.standard_normal(), np.nan])
+
+
+GRAPHS = {
+    "statistics": totals,
+    "centred": flat_given_records,
+    "base": base,
+    "noncentred": given_base,
+    "forward": rounded_forward,
+    "released": misfit,
+}
+X = np.array([1.0, 1 / 3])
+
+
+@pytest.fixture(scope="module", params=[interweave, leaps], ids=["interweave", "leaps"])
+def moves(request):
+    return request.param.compile_moves(GRAPHS, gradients=())
+
+
+def moved(moves, rng, how, wide_steps=50):
+    """Return parameters and records after one iteration without moves given the records."""
+    told = (np.array([how]),)
+    data = ((), (), told, told, told, ())
+    q, scale, none, square = np.array([2.0]), (np.eye(1), 0.5), np.empty(0), np.empty((0, 0))
+    local = (square, none, square, none, none, none, square, False)
+    q, (x,), *_ = moves(rng, q, (), (X,), data, (*scale, 0), (*scale, wide_steps), local)
+    return q, x
+
+
+def test_what_was_accepted_is_carried(moves, rng):
+    q, x = moved(moves, rng, RIGHT)
+    assert q != 2
+    np.testing.assert_allclose(x, X * q / 2, rtol=1e-11)
+
+
+def test_what_was_not_accepted_is_not_written(moves, rng):
+    """Not even the same records again, which would be rounded a little more every time."""
+    for q, x in (moved(moves, rng, RIGHT, wide_steps=0), moved(moves, rng, NEVER)):
+        assert q == 2
+        np.testing.assert_array_equal(x, X)
+
+
+def test_a_record_that_is_no_number_is_not_written(moves, rng):
+    """The density does not see it."""
+    q, x = moved(moves, rng, NO_NUMBER_THERE)
+    assert q == 2
+    np.testing.assert_array_equal(x, X)
+
+
+@pytest.mark.parametrize("how", [NO_NUMBER_HERE, ANOTHER])
+def test_base_variates_that_stand_for_other_records_move_nothing(moves, how, rng):
+    """Their density is not that of the records."""
+    q, x = moved(moves, rng, how)
+    assert q == 2
+    np.testing.assert_array_equal(x, X)
+
+
+def test_a_fresh_record_that_is_no_number_is_refused(rng):
+    graphs = {
+        "statistics": totals,
+        "centred": flat_given_records,
+        "others": others,
+        "refresh": fresh_without_number,
+    }
+    moves = interweave.compile_moves(graphs, gradients=())
+    given = (np.eye(1), 0.5)
+    q, (x,), *_ = moves(rng, np.ones(1), (), (X,), ((),) * 4, (*given, 0), (*given, 20), ())
+    assert q == 1
+    np.testing.assert_array_equal(x, X)
+
+
+def test_a_start_without_density_is_left(rng):
+    """What is not a number at the start would otherwise refuse every proposal."""
+    holed = njit(lambda q, shift: (np.array(np.nan if abs(q[0]) < 1e-9 else -0.5 * q[0] ** 2),))
+    move = bind(interweave.walk, {"log_density": holed}, label="test")
+    assert move(rng, np.zeros(1), np.eye(1), 1.0, 1, (0.0,))[0] != 0
 
 
 def test_acceptance_is_a_probability():

@@ -8,7 +8,7 @@ from scipy import stats
 
 import pymc_privacy as pmp
 from pymc_privacy.algorithms import record_sweep
-from pymc_privacy.algorithms.noise import JointLaw, fingerprint, log_density, noise
+from pymc_privacy.algorithms.noise import JointLaw, log_density, noise
 from tests import references
 from tests.stochastic import Z_LIMIT, assert_mean, seed_of, z_of_mean
 
@@ -251,11 +251,6 @@ def test_a_start_outside_the_support_is_left(rng):
         state, info = record_sweep.step(rng, state, propose(rng), noise=given)
         assert np.isfinite(info.accept_min)
     assert state.contributions.sum() <= 1
-
-
-def test_an_edited_formula_has_another_fingerprint():
-    assert fingerprint(square_the_ratio) != fingerprint(ignore_the_release)
-    assert fingerprint(square_the_ratio) == fingerprint(square_the_ratio)
 
 
 def test_the_joint_log_density_is_the_sum_over_coordinates():

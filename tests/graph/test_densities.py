@@ -10,6 +10,7 @@ import pymc_privacy as pmp
 from pymc_privacy.graph.carrying import carry_records
 from pymc_privacy.graph.database import find_databases
 from pymc_privacy.graph.densities import (
+    Detail,
     density_given_base,
     density_given_records,
     statistics_given_base,
@@ -151,12 +152,12 @@ def parameters_of(model, databases):
     return [model.rvs_to_values[rv] for rv in model.free_RVs if rv not in records]
 
 
-@pytest.mark.parametrize("use_statistics", [True, False])
+@pytest.mark.parametrize("detail", Detail)
 @pytest.mark.parametrize("write", [*SUFFICIENT, *GENERAL], ids=lambda f: f.__name__)
-def test_the_density_is_that_of_the_model(write, use_statistics):
+def test_the_density_is_that_of_the_model(write, detail):
     model, databases = build(write)
     parameters = parameters_of(model, databases)
-    ours = density_given_records(model, databases, parameters, use_statistics=use_statistics)
+    ours = density_given_records(model, databases, parameters, detail=detail)
     theirs = model.logp(vars=model.free_RVs)
     inputs = model.value_vars
     options = {"on_unused_input": "ignore", "mode": Mode("py", "fast_compile")}

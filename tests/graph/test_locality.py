@@ -2,8 +2,10 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.basic import Apply
 
 import pymc_privacy as pmp
 from pymc_privacy.errors import RecordError
@@ -64,9 +66,53 @@ def second_variable_sees_all_rows():
     return x + y
 
 
+def the_largest_written_into_the_first_row():
+    x = pm.Normal("x", shape=6)
+    return pt.set_subtensor(x[0], pt.maximum(x.max(), 50.0) - 50.0)
+
+
+def nothing_when_one_is_far_out():
+    x = pm.Normal("x", shape=6)
+    return pt.switch(pt.any(x > 40), 0.0, x)
+
+
+def outliers_dropped():
+    x = pm.Normal("x", shape=6)
+    return pt.switch(abs(x - x.mean()) > 3 * x.std(), 0.0, x)
+
+
+class Shift(pytensor.graph.op.Op):
+    """An operation that nobody knows: rows are mixed where the largest is above a limit."""
+
+    __props__ = ("limit",)
+
+    def __init__(self, limit):
+        self.limit = limit
+
+    def make_node(self, x):
+        return Apply(self, [x], [x.type()])
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0] = inputs[0] + np.maximum(inputs[0].max() - self.limit, 0.0)
+
+
+def unreadable_and_mixed_far_out():
+    return Shift(1000.0)(pm.Normal("x", shape=6))
+
+
+def unreadable_and_mixed_at_some_parameters():
+    mu = pm.Normal("mu", 0, 10)
+    return Shift(12.0)(pm.Normal("x", mu, 0.1, shape=6))
+
+
 @pytest.mark.parametrize(
     "write",
     [
+        the_largest_written_into_the_first_row,
+        nothing_when_one_is_far_out,
+        outliers_dropped,
+        unreadable_and_mixed_far_out,
+        unreadable_and_mixed_at_some_parameters,
         centred,
         relative_to_the_first,
         relative_to_the_last,
@@ -84,7 +130,7 @@ def second_variable_sees_all_rows():
 def test_records_whose_rows_are_mixed_are_refused_by_name(write, local):
     with (
         pm.Model(),
-        pytest.raises(RecordError, match=r"The records 'x' must be local.* changed other rows of"),
+        pytest.raises(RecordError, match=r"The records 'x' must be local.* several records enter"),
     ):
         pmp.Privatized("release", write(), LAPLACE, local=local)
 

@@ -10,12 +10,15 @@ import xarray as xr
 from arviz_stats import rhat
 
 import pymc_privacy as pmp
-from pymc_privacy.errors import MixingWarning, RecordError
+from pymc_privacy.distributions.assignment import assign_records
+from pymc_privacy.distributions.marking import is_marked
+from pymc_privacy.distributions.privatized import released_contributions
+from pymc_privacy.errors import ComparisonWarning, MixingWarning, RecordError, ReleaseError
 from pymc_privacy.reparameterise.movable import MOST_PARAMETERS
 from tests import references
 from tests.references import Release
 from tests.short_runs import SHORT
-from tests.stochastic import assert_law, seed_of
+from tests.stochastic import assert_law, assert_mean, seed_of
 
 
 def survey(size=20):
@@ -71,46 +74,6 @@ def test_chains_start_apart():
     """Chains that start at one point agree with each other before they have moved."""
     first = quick(survey(), draws=4, tune=0, chains=4).posterior["p"].values[:, 0]
     assert np.ptp(first) > 0.01
-
-
-def test_a_start_of_the_users_own_is_kept():
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0.0, 1.0)
-        x = pm.Normal("x", mu, 1.0, shape=3)
-        pmp.Privatized("s", x, pmp.Laplace(scale=1.0), observed=0.0)
-    from pymc_privacy.inference.sample import _starts
-
-    assert _starts(model, {"mu": 4.0}) == {"x": "prior", "mu": 4.0}
-    assert _starts(model, [{"mu": 4.0}, None])[1] == {"x": "prior", "mu": "prior"}
-
-
-def test_a_start_of_a_variable_with_a_longer_name_is_not_mistaken():
-    with pm.Model() as model:
-        mu = pm.HalfNormal("mu")
-        longer = pm.Normal("mu_group")
-        x = pm.Normal("x", mu + longer, 1.0, shape=3)
-        pmp.Privatized("s", x, pmp.Laplace(scale=1.0), observed=0.0)
-    from pymc_privacy.inference.sample import _starts
-
-    assert _starts(model, {"mu_group": 4.0})["mu"] == "prior"
-    assert "mu" not in _starts(model, {"mu_log__": 0.5})
-
-
-def test_a_size_starts_around_its_own_release():
-    """Its prior may allow many times as many records."""
-    with pm.Model() as model:
-        p = pm.Beta("p", 1, 1)
-        n = pm.DiscreteUniform("n", 1, 5000)
-        x = pmp.Records("x", pm.Bernoulli.dist(p), size=n)
-        pmp.Privatized("s", x, pmp.Laplace(scale=1.0), observed=30.0)
-        pmp.Privatized("n_dp", n, pmp.DiscreteLaplace(scale=2.0), observed=93)
-
-    from pymc_privacy.inference.sample import _starts
-
-    starts = pm.draw(_starts(model, None)["n"], draws=200, random_seed=1)
-    assert len(np.unique(starts)) > 4
-    assert abs(np.mean(starts) - 93) < 1.5
-    assert _starts(model, {"n": 7})["n"] == 7
 
 
 def test_an_improper_prior_starts_where_pymc_starts_it():
@@ -251,3 +214,44 @@ def test_a_scalar_release_needs_no_records():
         count = pm.Binomial("count", 30, 0.4)
         pmp.Privatized("s", count, pmp.DiscreteLaplace(scale=2.0), observed=15)
     assert quick(model).posterior["count"].shape == (2, 40)
+
+
+def test_the_density_of_a_release_given_imputed_records_compares_no_models():
+    wanted = {"idata_kwargs": {"log_likelihood": True}}
+    with pytest.raises(ReleaseError, match=r"needs stored records.*x would not be.*does not apply"):
+        quick(survey(), **wanted)
+    with pytest.warns(ComparisonWarning, match="az.loo, az.compare. does not apply to a release"):
+        result = quick(survey(), keep_records=True, **wanted)
+    assert result["log_likelihood"]["yes"].shape[:2] == (2, 40)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_effects_that_the_model_looks_at_elsewhere_are_parameters(request, late):
+    """Exact by hand: effects, records, outcomes and noise are Normal together."""
+    person = np.array([0, 0, 1, 2, 3, 3])
+    outcomes = np.array([1.0, 1.4, 0.2, -0.3, 1.1, 0.6])
+
+    def observe(effect):
+        pm.Normal("y", effect[person], 1.0, observed=outcomes)
+
+    with pm.Model() as model:
+        effect = pm.Normal("effect", 0, 1, shape=4)
+        if not late:
+            observe(effect)
+        x = pm.Normal("x", effect, 1.0, shape=4)
+        pmp.Privatized("s", x, pmp.Gaussian(scale=1.0), observed=6.0)
+        if late:
+            observe(effect)
+            with pytest.raises(RecordError, match=r"one entry per record, sample with pymc_priv"):
+                pmp.RecordSweep()
+            assign_records(model, [], released_contributions(model))
+        step = [pmp.RecordSweep([x]), pm.NUTS([effect])]
+    assert not is_marked(effect)
+    assert is_marked(x)
+    result = quick(model, step=step, draws=2000, tune=500, chains=1, random_seed=seed_of(request))
+    design = np.vstack([np.eye(4)[person], np.ones(4)])
+    variance = np.append(np.ones(6), 4 + 1.0)
+    precision = np.eye(4) + design.T @ (design / variance[:, None])
+    exact = np.linalg.solve(precision, design.T @ (np.append(outcomes, 6.0) / variance))
+    for k in range(4):
+        assert_mean(result.posterior["effect"].values[..., k], exact[k], what=f"effect {k}")

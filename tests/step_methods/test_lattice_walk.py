@@ -384,7 +384,7 @@ def test_a_table_starts_where_its_law_allows_it():
     [
         lambda c: -0.5 * (c - c[::-1]) ** 2,
         lambda c: -0.1 * (c - pt.roll(c, 1)) ** 2,
-        lambda c: pt.switch(pt.gt(c[2], 5), -2.0, 0.0) * c,
+        lambda c: pt.switch(pt.gt(c[2], 8), -2.0, 0.0) * c,
         lambda c: -0.01 * c * c.sum(),
     ],
     ids=["mirrored", "neighbours", "where another is large", "the sum"],

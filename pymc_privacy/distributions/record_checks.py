@@ -1,0 +1,72 @@
+"""What must hold of the records and contributions behind a release, checked when it is written."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pymc_privacy._compat import TensorVariable, ancestors
+from pymc_privacy.errors import RecordError
+from pymc_privacy.graph.cells import support_of
+from pymc_privacy.graph.finite import refuse_data_that_are_not_numbers
+from pymc_privacy.graph.locality import find_records, parents
+from pymc_privacy.mechanisms import Mechanism, RandomizedResponse
+
+
+def check_data_behind(name: str, contributions: TensorVariable, model) -> None:
+    """Refuse data that are not numbers, in the contributions or in the laws behind them."""
+    above = set(ancestors([contributions]))
+    behind = [rv for rv in model.free_RVs if rv in above]
+    refuse_data_that_are_not_numbers(
+        model, {f"the contributions to {name!r}": contributions}, behind
+    )
+
+
+def refuse_dependent_rows(name: str, contributions: TensorVariable, model) -> None:
+    """Refuse a single draw of many numbers as a database: its rows depend on each other."""
+    for rv in parents(contributions, model):
+        one_draw = 0 < rv.ndim == rv.owner.op.ndim_supp
+        rows = rv.type.shape[:1] in ((None,), contributions.type.shape[:1])
+        if rv in model.free_RVs and contributions.ndim and one_draw and rows:
+            raise RecordError(
+                f"The records behind {name!r} must be independent given the parameters, so that "
+                f"they can be updated one by one; but all of {rv.name!r} is one draw of "
+                f"{type(rv.owner.op).__name__.removesuffix('RV')}, whose rows depend on each "
+                "other. Where several numbers belong to one record, give each record a row; where "
+                "records have a common cause, let it be a parameter of theirs."
+            )
+
+
+def drawable_records(name: str, contributions: TensorVariable, model) -> list[TensorVariable]:
+    """Return the record variables behind a release, which must have draws."""
+    try:
+        return find_records(name, contributions, model)
+    except NotImplementedError as error:
+        behind = ", ".join(repr(rv.name) for rv in parents(contributions, model))
+        raise RecordError(
+            f"The records behind {name!r} must have a law that can be drawn from, because records "
+            f"are proposed from it; got {behind}, which cannot ({str(error).split('. ')[0]}). Give "
+            "CustomDist a random= or a dist=."
+        ) from error
+
+
+def check_integers(name: str, contributions: TensorVariable, mechanism: Mechanism) -> None:
+    """Refuse fractions where noise is whole."""
+    if mechanism.discrete and np.dtype(contributions.dtype).kind not in "iub":
+        raise RecordError(
+            f"The contributions to {name!r} must be integers, because {type(mechanism).__name__} "
+            f"adds integer noise; got {contributions.dtype} values. If they are whole numbers, "
+            "say so with .astype('int64')."
+        )
+
+
+def check_categories(name: str, contributions: TensorVariable, mechanism: Mechanism) -> None:
+    """Refuse records that are known to have other values than there are categories."""
+    if not isinstance(mechanism, RandomizedResponse) or contributions.owner is None:
+        return
+    support = support_of(contributions)
+    if support is not None and (support[0] < 0 or support[1] >= mechanism.categories):
+        raise RecordError(
+            f"The contributions to {name!r} must be from 0 to {mechanism.categories - 1}, because "
+            f"there are {mechanism.categories} categories; got {contributions.name!r} with values "
+            f"from {support[0]} to {support[1]}. Give categories=."
+        )
