@@ -191,11 +191,7 @@ def single(
     # Which way is certain at the least size, and a coin's toss elsewhere.
     log_ratio = log_of_way_back(size, new, least)
     log_ratio += log_size[new - first] - log_size[size - first]
-    if noise.laws:
-        given = (noise.offsets, noise.release)
-        density = _compile_density(noise.laws)
-        log_ratio += density(*given, moved, noise.parameters)
-        log_ratio -= density(*given, total, noise.parameters)
+    log_ratio += log_noise(noise, moved) - log_noise(noise, total)
     if not log_ratio + rng.standard_exponential() >= 0:
         return size, -1, Info(0, 0, 0.0, 0)
     return new, gone, Info(int(birth), int(not birth), 1.0, 0)
@@ -213,6 +209,14 @@ def log_of_way_back(size: int, new: int, least: int) -> float:
     there = 0.0 if size <= least else np.log(0.5)
     back = 0.0 if new <= least else np.log(0.5)
     return float(back - there)
+
+
+def log_noise(noise: Noise, total: np.ndarray) -> float:
+    """Return the log density of the releases, given the total of all contributions."""
+    if not noise.laws:
+        return 0.0
+    density = _compile_density(noise.laws)
+    return density(noise.offsets, noise.release, total, noise.parameters)
 
 
 @cache

@@ -167,9 +167,9 @@ def _scan(
         if both:
             ratio += there[second] - here[second]
         # A row that holds both cells moves twice; the two changes add up to that of both moves.
-        ratio += _shift(first, moves[j], totals, starts, rows, entries, release, scale, gaussian)
+        ratio += shift(first, moves[j], totals, starts, rows, entries, release, scale, gaussian)
         if both:
-            ratio += _shift(
+            ratio += shift(
                 second, -moves[j], totals, starts, rows, entries, release, scale, gaussian
             )
         accepted[j] = ratio + slack[j] >= 0.0
@@ -186,7 +186,7 @@ def _scan(
 
 
 @compiled
-def _shift(cell, move, totals, starts, rows, entries, release, scale, gaussian):
+def shift(cell, move, totals, starts, rows, entries, release, scale, gaussian):
     """Move the totals, and return the change in their log density."""
     change = 0.0
     for e in range(starts[cell], starts[cell + 1]):

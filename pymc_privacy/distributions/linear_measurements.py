@@ -206,11 +206,14 @@ def measurements_of(model, counts: TensorVariable) -> list[TensorVariable]:
     ]
 
 
+def is_exact(measurement: TensorVariable) -> bool:
+    """Tell whether totals are known exactly."""
+    return isinstance(measurement.owner.op.mechanism, Exact)
+
+
 def exact_totals(model, counts: TensorVariable) -> tuple[np.ndarray, np.ndarray]:
     """Return the matrix and the values of all exact totals of some counts."""
-    exact = [
-        rv for rv in measurements_of(model, counts) if isinstance(rv.owner.op.mechanism, Exact)
-    ]
+    exact = [rv for rv in measurements_of(model, counts) if is_exact(rv)]
     cells = counts.type.shape[0]
     matrices = [rv.owner.op.matrix.values for rv in exact]
     values = [model.rvs_to_values[rv].eval(mode=PLAIN) for rv in exact]

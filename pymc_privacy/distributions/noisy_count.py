@@ -28,12 +28,11 @@ from pymc_privacy._compat import (
     modelcontext,
     support_point,
 )
+from pymc_privacy.distributions.count_recurrence import has_recurrence, log_density_by_recurrence
 from pymc_privacy.distributions.count_sums import (
     LARGEST_WINDOWS,
     PLAIN,
     cells_of,
-    has_recurrence,
-    log_density_by_recurrence,
     log_density_by_window,
     window_length,
 )

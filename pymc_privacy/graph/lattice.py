@@ -11,14 +11,13 @@ from pymc_privacy._compat import PoissonRV, TensorVariable, ancestors, compile_g
 from pymc_privacy.algorithms import lattice_walk
 from pymc_privacy.algorithms.integer_kernel import Fibre, equal_columns, fibre_of
 from pymc_privacy.distributions.count_sums import PLAIN
-from pymc_privacy.distributions.linear_measurements import exact_totals, measurements_of
+from pymc_privacy.distributions.linear_measurements import exact_totals, is_exact, measurements_of
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.database import factors_of
 from pymc_privacy.graph.locality import Probe
 from pymc_privacy.graph.points import probing_point
 from pymc_privacy.graph.programs import Point
 from pymc_privacy.mechanisms import DiscreteGaussian, Gaussian
-from pymc_privacy.mechanisms.exact import Exact
 
 MOST_PARAMETERS = 50
 """With more, random moves of all at once would be too short to be of use."""
@@ -26,9 +25,7 @@ MOST_PARAMETERS = 50
 
 def noisy_totals(model, counts: TensorVariable) -> lattice_walk.Measurements:
     """Return all noisy totals of some counts."""
-    noisy = [
-        rv for rv in measurements_of(model, counts) if not isinstance(rv.owner.op.mechanism, Exact)
-    ]
+    noisy = [rv for rv in measurements_of(model, counts) if not is_exact(rv)]
     mechanisms = [rv.owner.op.mechanism for rv in noisy]
     return lattice_walk.stack(
         [rv.owner.op.matrix.values for rv in noisy],
@@ -43,9 +40,10 @@ def fibre(model, counts: TensorVariable) -> Fibre:
     return fibre_of(exact_totals(model, counts)[0])
 
 
-def compile_cell_density(
-    model, counts: TensorVariable, compile_kwargs: dict | None
-) -> Callable[[Point, np.ndarray], np.ndarray]:
+CellDensity = Callable[[Point, np.ndarray], np.ndarray]
+
+
+def compile_cell_density(model, counts: TensorVariable, compile_kwargs: dict | None) -> CellDensity:
     """Compile the log density of each count, with every other factor that sees it alone."""
     weights = _weights(model, counts)
     _check_cells(model, counts, weights)
@@ -79,6 +77,8 @@ class CarryProgram:
         value = model.rvs_to_values[counts]
         above |= set(ancestors([log_g]))
         others = [v for v in model.value_vars if v in above and v not in {value, *own}]
+        self.counts = counts.name
+        self.measurements = [rv.name for rv in measurements_of(model, counts)]
         self.groupings = (moves.held, _known_sums(model, counts))
         self.sees_counts = value in set(ancestors([log_g]))
         self.names = [v.name for v in own]

@@ -23,13 +23,14 @@ from pymc_privacy._compat import (
     vectorize_graph,
 )
 from pymc_privacy.algorithms import birth_death
-from pymc_privacy.distributions.records import is_sized, law_of, size_of
+from pymc_privacy.distributions.records import is_sized, law_of, size_of, sizes_of
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.calls import CompiledCall
 from pymc_privacy.graph.carrying import CarriedRecords, carry_records
 from pymc_privacy.graph.database import Database, factors_of, find_databases
 from pymc_privacy.graph.densities import (
     CentredDensity,
+    Detail,
     density_given_base,
     density_given_records,
     density_of_others,
@@ -71,6 +72,12 @@ def find_sized_databases(
     model, databases
         The model with arrays of exact length, and its databases.
     """
+    left_out = [rv.name for rv in model.free_RVs if is_sized(rv) and rv not in set(records)]
+    if left_out:
+        raise RecordError(
+            "Records of unknown number must all be moved by one step method, because each computes "
+            f"with as many rows as exist; {', '.join(map(repr, left_out))} is left out."
+        )
     twin = with_exact_length(model)
     groups: dict[TensorVariable, list[Database]] = {}
     for database in find_databases(model, records):
@@ -100,14 +107,15 @@ def _check(database: Database) -> None:
 
 
 def _check_laws(model, database: Database) -> None:
-    """Refuse laws that a transform makes depend on the size: records would move with it."""
+    """Refuse laws that depend on a size, if only by a transform: records would move with it."""
+    sizes = {model.rvs_to_values[size] for size in sizes_of(model)}
     for rv in database.records:
-        value = model.rvs_to_values[size_of(rv)]
-        if value in set(ancestors(model.replace_rvs_by_values([law_of(rv)]))):
+        seen = sizes & set(ancestors(model.replace_rvs_by_values([law_of(rv)])))
+        if seen:
             raise RecordError(
-                f"The law of a record of {rv.name!r} must not depend on how many there are; by the "
-                "transform of a parameter, whose bounds depend on "
-                f"{value.name!r}, it does. Give that parameter default_transform=None."
+                f"The law of a record of {rv.name!r} must not depend on how many records there "
+                f"are; it depends on {', '.join(repr(size.name) for size in seen)}, perhaps by the "
+                "transform of a parameter whose bounds do: give that default_transform=None."
             )
 
 
@@ -205,20 +213,23 @@ def compile_sized_parameters(
     parameters: Sequence[Variable],
     databases: Sequence[SizedDatabase],
     compile_kwargs: dict | None = None,
+    *,
+    detail: Detail = Detail.STATISTICS,
+    carry: bool = True,
 ) -> ParameterProgram:
     """Compile the densities of parameters, given as value variables, and of random sizes.
 
     The functions are those of `pymc_privacy.graph.interweaving.compile_parameters`, of a vector
     q of parameters and then real coordinates of the sizes. ``noncentred``, ``others`` and
     ``refresh`` have more arguments at the end, the least and the largest value of each size,
-    and are densities of the real coordinates.
+    and are densities of the real coordinates. ``detail`` and ``carry`` are as there.
     """
     sizing = Sizing(model, databases)
-    given_records = density_given_records(model, sizing.databases, parameters)
+    given_records = density_given_records(model, sizing.databases, parameters, detail=detail)
     graphs = _graphs_given_records(sizing, parameters, given_records)
     weights = np.empty(0)
-    if carried := carry_records(model, list(sizing.number_of)):
-        more, weights = _graphs_given_base(model, sizing, parameters, carried)
+    if carry and (carried := carry_records(model, list(sizing.number_of))):
+        more, weights = _graphs_given_base(model, sizing, parameters, carried, detail)
         graphs |= more
     else:
         graphs |= _graphs_of_fresh_records(model, sizing)
@@ -251,18 +262,19 @@ def _graphs_given_records(
 
 
 def _graphs_given_base(
-    model, sizing: Sizing, parameters: Sequence[Variable], carried: CarriedRecords
+    model, sizing: Sizing, parameters: Sequence[Variable], carried: CarriedRecords, detail: Detail
 ) -> tuple[dict[str, Graph], np.ndarray]:
     """Return the functions of base variates, and the weights of the releases' misfit."""
-    statistics = statistics_given_base(model, sizing.databases, parameters, carried)
-    density = density_given_base(model, sizing.databases, parameters, carried, statistics)
+    given: Any = (model, sizing.databases, parameters, carried)
+    statistics = statistics_given_base(*given, detail=detail)
+    density = density_given_base(*given, statistics, detail=detail)
     misfit, weights = misfit_of_releases(model, statistics)
     longer = {column: column.type(column.name) for column in carried.columns}
     owners = _owners(carried, sizing.number_of)
     shorter = {old: sizing.first_rows(new, owners[old]) for old, new in longer.items()}
     [density] = sizing.written([density], shorter)
     # The move holds the base variates of all rows, also of those that do not exist.
-    [weight] = sizing.written([weight_of_base(parameters, carried)], longer)
+    [weight] = sizing.written([weight_of_base(parameters, carried, detail=detail)], longer)
     columns = list(longer.values())
     base = sizing.written(carried.base, sizing.arrays)
     graphs = {

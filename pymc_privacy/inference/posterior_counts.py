@@ -10,10 +10,10 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import graph_replace, modelcontext
+from pymc_privacy.distributions.count_recurrence import RECURRENCE_TAIL
 from pymc_privacy.distributions.count_sums import (
     LARGEST_WINDOWS,
     PLAIN,
-    RECURRENCE_TAIL,
     cells_of,
     window,
     window_length,

@@ -12,9 +12,12 @@ from pymc_privacy._compat import SamplerWarning, WarningType
 from pymc_privacy.algorithms import birth_death, record_sweep
 from pymc_privacy.algorithms.noise import Noise
 from pymc_privacy.errors import RecordError
+from pymc_privacy.graph.certificate import certified
+from pymc_privacy.graph.certified_counts import Sized, compare_jumps
 from pymc_privacy.graph.laws import noise_of
 from pymc_privacy.graph.programs import Point, compile_records
 from pymc_privacy.graph.sizing import SizedDatabase, compile_log_size
+from pymc_privacy.step_methods.certifying import Certifier
 
 # Beyond the largest number of records met in tuning, so that a walk seldom meets an end.
 ROOM = 1.5
@@ -35,7 +38,7 @@ class Resizing:
 
     def __init__(self, database: SizedDatabase, compile_kwargs: dict | None):
         self.size, self.capacity = database.size, database.capacity
-        self._database = database.database
+        self._sized, self._database = database, database.database
         self._program = compile_records(self._database, compile_kwargs)
         self._log_size, self._inputs = compile_log_size(
             self._database.model, database, compile_kwargs
@@ -46,6 +49,15 @@ class Resizing:
     def __getstate__(self):
         # Compiled laws belong to one process; another makes its own.
         return self.__dict__ | {"_noise": None}
+
+    def certify(self, certifier: Certifier) -> None:
+        """Compare sweep and jumps with the model, and refuse to go on where they disagree."""
+        noise = noise_of(self._database)
+        certified(
+            [lambda: Sized(self._sized, self._program, self._log_size, self._inputs, noise)],
+            lambda made: compare_jumps(made, certifier.reference, certifier.pairs),
+            what=f"the size {self.size!r}",
+        )
 
     def forget(self) -> None:
         """Drop what was read from the data, as at the start of a chain."""

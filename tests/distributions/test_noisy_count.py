@@ -10,7 +10,8 @@ from scipy import special, stats
 
 import pymc_privacy as pmp
 from pymc_privacy.distributions import count_sums, noisy_count
-from pymc_privacy.distributions.count_sums import log_density_by_recurrence, log_density_by_window
+from pymc_privacy.distributions.count_recurrence import log_density_by_recurrence
+from pymc_privacy.distributions.count_sums import log_density_by_window
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
 from tests import references
 from tests.short_runs import SHORT
