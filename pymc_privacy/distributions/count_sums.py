@@ -1,9 +1,10 @@
 r"""The density of a noisy count: over the latent count, a sum with a proven end.
 
-Of a law without a recurrence (`pymc_privacy.distributions.count_recurrence`), counts c with \|y - c\| <= h are added up. Since all probabilities together are at
-most 1, what is left out is at most eta(h), the density of noise at the edge. Some terms of the sum
-are a lower bound of it, and h is chosen, for every value of the parameters, so that eta(h) is
-at most the share ``tail`` of that bound. Hence
+Of a law without a recurrence (`pymc_privacy.distributions.count_recurrence`), counts c with
+\|y - c\| <= h are added up. Since all probabilities together are at most 1, what is left out is
+at most eta(h), the density of noise at the edge. Some terms of the sum are a lower bound of it,
+and h is chosen, for every value of the parameters, so that eta(h) is at most the share ``tail``
+of that bound. Hence
 
     (1 - tail) L <= L_window <= L,
 

@@ -135,16 +135,18 @@ def _carried(lattice, reference, points: tuple[Point, Point], label: str) -> Ite
     yield Comparison(what, before.by_name[carry.counts], own, before.scale)
     moved = here | carry.split(here, carry.vector(there))
     seen = more if carry.sees_counts else counts
-    there_g, there_rates = program(carry.vector(there), seen)
+    there_g, _ = program(carry.vector(there), seen)
     after = reference.terms(moved | {lattice.name: more.astype(here[lattice.name].dtype)})
     what = f"the change of the log density of all but the counts ({label})"
     yield _change(what, before, after, others, there_g - log_g)
-    if np.all((rates >= 0) & (rates < 1e6) & (there_rates >= 0) & (there_rates < 1e6)):
-        for held in carry.groupings:
-            rng = np.random.default_rng(5)
-            found = poisson_carry.carry(rng, counts, rates, there_rates, held)
-            what = f"exact totals of carried counts ({label})"
-            yield Comparison(what, lattice.exact @ counts, lattice.exact @ found)
+    # Whatever the rates are, and wherever people are.
+    rng = np.random.default_rng(5)
+    some, other = rng.lognormal(size=(2, counts.size))
+    people = rng.poisson(9.0, counts.size)
+    for held in carry.groupings:
+        found = poisson_carry.carry(rng, people, some, other, held)
+        what = f"exact totals of carried counts ({label})"
+        yield Comparison(what, lattice.exact @ people, lattice.exact @ found)
 
 
 # Records that are known by counts.
