@@ -15,7 +15,8 @@ log nu has the factor nu. They are those of `pymc_privacy.algorithms.leaps`, in 
 the ridge of `pymc_privacy.algorithms.ridge` is straight, with a frame for each part of it.
 
 *Single* moves are those of Algorithm 1 of Awan et al., kept for comparison: one record is
-born or dies, at n = 1 always the former, so that the proposal is not symmetric there.
+born or dies, at the least size always the former, so that the proposal is not symmetric there. The
+published algorithm has no empty database; where the prior allows one, the least size is 0.
 """
 
 from __future__ import annotations
@@ -171,14 +172,15 @@ def single(
 ) -> tuple[int, int, Info]:
     """Propose one birth or one death, as Algorithm 1 of Awan et al. does.
 
-    The arguments are those of `jump`; ``contributions`` has one fresh record at the end.
+    The arguments are those of `jump`; ``contributions`` has one fresh record at the end, and
+    ``log_size`` begins two sizes below the current one, or at 0.
 
     Returns
     -------
     size, gone, Info
         ``gone`` is the record that died, whose place the last one takes, or -1.
     """
-    least = 1
+    least = _least(size, log_size, first)
     birth = size <= least or rng.random() < 0.5
     new = size + 1 if birth else size - 1
     if new > capacity:
@@ -189,14 +191,17 @@ def single(
     # Which way is certain at the least size, and a coin's toss elsewhere.
     log_ratio = log_of_way_back(size, new, least)
     log_ratio += log_size[new - first] - log_size[size - first]
-    if noise.laws:
-        given = (noise.offsets, noise.release)
-        density = _compile_density(noise.laws)
-        log_ratio += density(*given, moved, noise.parameters)
-        log_ratio -= density(*given, total, noise.parameters)
+    log_ratio += log_noise(noise, moved) - log_noise(noise, total)
     if not log_ratio + rng.standard_exponential() >= 0:
         return size, -1, Info(0, 0, 0.0, 0)
     return new, gone, Info(int(birth), int(not birth), 1.0, 0)
+
+
+def _least(size: int, log_size: np.ndarray, first: int) -> int:
+    """Return the least size that is possible, of those at most two below the current one."""
+    while size > first and log_size[size - 1 - first] > -np.inf:
+        size -= 1
+    return size
 
 
 def log_of_way_back(size: int, new: int, least: int) -> float:
@@ -204,6 +209,14 @@ def log_of_way_back(size: int, new: int, least: int) -> float:
     there = 0.0 if size <= least else np.log(0.5)
     back = 0.0 if new <= least else np.log(0.5)
     return float(back - there)
+
+
+def log_noise(noise: Noise, total: np.ndarray) -> float:
+    """Return the log density of the releases, given the total of all contributions."""
+    if not noise.laws:
+        return 0.0
+    density = _compile_density(noise.laws)
+    return density(noise.offsets, noise.release, total, noise.parameters)
 
 
 @cache

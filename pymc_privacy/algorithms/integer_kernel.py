@@ -111,19 +111,25 @@ def _swap(b: list, u: list, i: int, j: int) -> None:
         row[i], row[j] = row[j], row[i]
 
 
-def some_table(matrix: np.ndarray, totals: np.ndarray, largest: np.ndarray | None) -> np.ndarray:
+def some_table(
+    matrix: np.ndarray,
+    totals: np.ndarray,
+    smallest: np.ndarray | float = 0.0,
+    largest: np.ndarray | float = np.inf,
+) -> np.ndarray:
     """Return counts with these exact totals, as even as possible, or say that there are none.
 
     Parameters
     ----------
     matrix, totals
         B and t, integers.
-    largest
-        The largest possible count of each cell, where it is known.
+    smallest, largest
+        The ends of what each count can be; infinite where there is none.
     """
     cells = matrix.shape[1]
     # Minimise z, which no count exceeds.
-    upper = np.append(np.full(cells, np.inf) if largest is None else largest, np.inf)
+    lower = np.append(np.broadcast_to(smallest, cells), -np.inf)
+    upper = np.append(np.broadcast_to(largest, cells), np.inf)
     constraints = [
         LinearConstraint(np.hstack([matrix, np.zeros((len(matrix), 1))]), totals, totals),
         LinearConstraint(np.hstack([np.eye(cells), -np.ones((cells, 1))]), -np.inf, 0.0),
@@ -132,12 +138,12 @@ def some_table(matrix: np.ndarray, totals: np.ndarray, largest: np.ndarray | Non
         np.append(np.zeros(cells), 1.0),
         constraints=constraints,
         integrality=np.append(np.ones(cells), 0),
-        bounds=Bounds(np.zeros(cells + 1), upper),
+        bounds=Bounds(lower, upper),
     )
     counts = None if found.x is None else np.rint(found.x[:-1]).astype(np.int64)
     if counts is None or np.any(matrix @ counts != totals):
         raise ReleaseError(
-            f"The exact totals must be those of some counts >= 0; got {np.asarray(totals)}, which "
-            "no counts have."
+            "The exact totals must be those of some counts that their law allows, as a rule >= 0; "
+            f"got {np.asarray(totals)}, which no counts have."
         )
     return counts

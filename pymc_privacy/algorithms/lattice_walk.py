@@ -1,13 +1,14 @@
 """Leave the posterior of counts invariant, given noisy totals of them and exact ones.
 
-Counts c >= 0 on the integers, independent given the parameters, have the target
+Counts c, integers that are independent given the parameters, have the target
 
     prod_i p_i(c_i) prod_r eta_r(y_r - (A c)_r)   on   { c : B c = t }.
 
 Three kinds of moves keep B c. A *single* moves a cell that no exact total holds, a *pair* moves
 k from one cell to another that the same totals hold; where these do not connect all tables with
 the same totals, a *direction* adds a vector of the integer kernel of B. All are proposed
-symmetrically, whatever the counts are, so that the acceptance ratio is that of the target.
+symmetrically, whatever the counts are, so that the acceptance ratio is that of the target. Which
+counts are possible, such as those >= 0, is for p_i to say.
 """
 
 from __future__ import annotations
@@ -137,8 +138,6 @@ def _offer(rng, state, pairs, moves, measurements, density) -> np.ndarray:
 def _offer_direction(rng, state, vector, measurements, density) -> bool:
     """Offer one vector of the integer kernel."""
     proposed = state.counts + vector
-    if proposed.min() < 0:
-        return False
     there = np.asarray(density(proposed))
     totals = measurements.totals(proposed)
     ratio = there.sum() - state.log_density.sum()
@@ -168,9 +167,9 @@ def _scan(
         if both:
             ratio += there[second] - here[second]
         # A row that holds both cells moves twice; the two changes add up to that of both moves.
-        ratio += _shift(first, moves[j], totals, starts, rows, entries, release, scale, gaussian)
+        ratio += shift(first, moves[j], totals, starts, rows, entries, release, scale, gaussian)
         if both:
-            ratio += _shift(
+            ratio += shift(
                 second, -moves[j], totals, starts, rows, entries, release, scale, gaussian
             )
         accepted[j] = ratio + slack[j] >= 0.0
@@ -187,7 +186,7 @@ def _scan(
 
 
 @compiled
-def _shift(cell, move, totals, starts, rows, entries, release, scale, gaussian):
+def shift(cell, move, totals, starts, rows, entries, release, scale, gaussian):
     """Move the totals, and return the change in their log density."""
     change = 0.0
     for e in range(starts[cell], starts[cell + 1]):

@@ -5,7 +5,8 @@ outside them keeps each of its people with probability m' / m if that is below 1
 Poisson(m' - m) more. In a group, each person stays with probability min(1, p'_i / p_i), p the
 shares of the rates, and else goes to a cell j with probability proportional to
 max(0, p'_j - p_j). Either way the joint law of counts before and after is the same in both
-directions, so that for parameters that are proposed symmetrically
+directions, rates of 0 included: a cell is emptied on the way there and filled on the way back. So
+for parameters that are proposed symmetrically
 
     alpha = min(1, g(theta', c') eta(y | A c') h(theta') / [g(theta, c) eta(y | A c) h(theta)]),
 
@@ -100,8 +101,9 @@ def step(
         held = groupings[k % len(groupings)]
         there = parameters + factor @ rng.standard_normal(parameters.size)
         there_g, there_rates = program(there, state.counts)
-        # Rates that no count could be drawn from are outside of any posterior.
-        if not np.all((there_rates > 0) & (there_rates < _LARGEST) & (rates < _LARGEST)):
+        # Rates that no count could be drawn from are outside of any posterior. Of these bounds a
+        # rate of 0 is inside: what may be left must be entered.
+        if not np.all((there_rates >= 0) & (there_rates < _LARGEST) & (rates < _LARGEST)):
             continue
         counts = carry(rng, state.counts, rates, there_rates, held)
         if sees_counts:
@@ -129,21 +131,42 @@ def carry(
     alone = np.ones(counts.size, dtype=np.bool_)
     for cells in held:
         alone[cells] = False
-        share, there = rates[cells] / rates[cells].sum(), moved[cells] / moved[cells].sum()
-        stay = rng.binomial(counts[cells], np.minimum(1.0, there / share))
-        room = np.maximum(0.0, there - share)
-        leaving = counts[cells].sum() - stay.sum()
-        carried[cells] = stay + (rng.multinomial(leaving, room / room.sum()) if leaving else 0)
+        carried[cells] = _within(rng, counts[cells], rates[cells], moved[cells])
     before, after = rates[alone], moved[alone]
-    stay = rng.binomial(counts[alone], np.minimum(1.0, after / before))
+    stay = rng.binomial(counts[alone], _staying(before, after))
     carried[alone] = stay + rng.poisson(np.maximum(0.0, after - before))
     return carried
+
+
+def _within(
+    rng: np.random.Generator, counts: np.ndarray, rates: np.ndarray, moved: np.ndarray
+) -> np.ndarray:
+    """Turn the counts of one group into counts of other rates with the same sum."""
+    before, after = rates.sum(), moved.sum()
+    # Nobody is in a group without a rate, and nobody could be in it there: `log_sums` refuses.
+    if before == 0.0 or after == 0.0:
+        return counts
+    share, there = rates / before, moved / after
+    stay = rng.binomial(counts, _staying(share, there))
+    room = np.maximum(0.0, there - share)
+    # Shares that differ by rounding alone may have no room for those who leave.
+    if not (leaving := counts.sum() - stay.sum()) or not room.sum() > 0.0:
+        return counts
+    return stay + rng.multinomial(leaving, room / room.sum())
+
+
+def _staying(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Return the probability to stay; where nobody is, 1."""
+    ratio = np.divide(after, before, out=np.ones_like(before), where=before > 0)
+    return np.minimum(1.0, ratio)
 
 
 def log_sums(counts: np.ndarray, rates: np.ndarray, held: Groups) -> float:
     """Return the log probability of the sums of groups, up to a constant."""
     value = 0.0
     for cells in held:
-        mean = rates[cells].sum()
-        value += counts[cells].sum() * math.log(mean) - mean
+        mean, total = rates[cells].sum(), counts[cells].sum()
+        if total:
+            value += total * math.log(mean) if mean > 0.0 else -math.inf
+        value -= mean
     return value

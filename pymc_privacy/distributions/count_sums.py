@@ -1,159 +1,76 @@
 r"""The density of a noisy count: over the latent count, a sum with a proven end.
 
-Only counts c with \|y - c\| <= h are sure to be added up, h the reach of the noise. The rest is
+Of a law without a recurrence (`pymc_privacy.distributions.count_recurrence`), counts c with
+\|y - c\| <= h are added up. Since all probabilities together are at most 1, what is left out is
+at most eta(h), the density of noise at the edge. Some terms of the sum are a lower bound of it,
+and h is chosen, for every value of the parameters, so that eta(h) is at most the share ``tail``
+of that bound. Hence
 
-    L - L_window = sum_{|y - c| > h} p(c) eta(y - c) = L P(|noise| > h | y),
+    (1 - tail) L <= L_window <= L,
 
-so that the posterior under the windowed sum is the exact one given that no noise was larger than
-h. Hence their total variation is at most P(some ``|noise|`` > h | releases); on average over
-releases from the model, at most the sum over cells of the tail P(``|noise|`` > h). For given
-parameters the rest is at most eta(h), whatever the law of the count.
+and for m cells the posterior under windowed sums is within (1 - tail)^-m - 1 of the exact one in
+total variation, whatever the releases are.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
-    Apply,
     BernoulliRV,
     BetaBinomialRV,
     BinomialRV,
     CategoricalRV,
     Constant,
-    DisconnectedType,
     DiscreteUniformRV,
+    GeometricRV,
     Mode,
-    NegBinomialRV,
-    Op,
     PoissonRV,
     TensorVariable,
+    TruncatedRV,
     Variable,
     change_dist_size,
     disconnected_grad,
-    grad_not_implemented,
     graph_inputs,
-    numba_njit,
-    register_funcify_and_cache_key,
+    support_point,
 )
-from pymc_privacy.algorithms.caching import fingerprint
-from pymc_privacy.algorithms.noisy_count import compile_count_sum
+from pymc_privacy.distributions.records import ends_of
 from pymc_privacy.mechanisms import Mechanism
-from pymc_privacy.mechanisms.count_windows import count_window
-from pymc_privacy.mechanisms.tails import LOG_CONCAVE, reach
+from pymc_privacy.mechanisms.count_windows import count_reaches, count_window
+from pymc_privacy.mechanisms.tails import FURTHEST
 
+LARGEST_WINDOWS = 20_000_000
+"""How many counts, over all cells, are added up at most where there is no recurrence."""
 # For graphs that are evaluated once, compiling would take longer.
 PLAIN = Mode(linker="py", optimizer="fast_compile")
-# A rate of 0, or a probability of 0 or 1, that came from rounding is moved by less than a
-# density can show, to where ratios of probabilities exist.
-_SMALLEST = 1e-100
-_LARGEST_SHARE = 1 - 2.0**-53
+# The counts at which a lower bound of the sum is looked for, between release and law.
+_LOOKS = 16
 
 
-def has_recurrence(count: TensorVariable, mechanism: Mechanism) -> bool:
-    """Tell whether neighbouring counts have the ratio a + b / k, and the noise is simple."""
-    simple = isinstance(count.owner.op, PoissonRV | BinomialRV | NegBinomialRV)
-    return simple and isinstance(mechanism, LOG_CONCAVE)
+def ends_of_counts(count: TensorVariable) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least and the largest value that each count can take, as far as constants say.
 
-
-def _recurrence(count: TensorVariable) -> tuple[Any, Any, Any]:
-    """Return a, b, and the largest count or None."""
-    op, parameters = count.owner.op, count.owner.op.dist_params(count.owner)
-    if isinstance(op, PoissonRV):
-        [mu] = parameters
-        return pt.zeros_like(mu, dtype="float64"), pt.maximum(mu, _SMALLEST), None
-    n, p = parameters
-    if isinstance(op, BinomialRV):
-        p = pt.clip(p, _SMALLEST, _LARGEST_SHARE)
-        odds = p / (1 - p)
-        return -odds, (n + 1) * odds, n
-    q = pt.maximum(1 - p, _SMALLEST)
-    return q, (n - 1) * q, None
-
-
-def log_density_by_recurrence(
-    release: TensorVariable, count: TensorVariable, mechanism: Any, tail: float
-) -> TensorVariable:
-    """Sum the count out of its release, a term from its neighbour."""
-    a, b, largest = _recurrence(count)
-    h = reach(mechanism, tail)
-    nearest = pt.floor(release).astype("int64")
-    # For a real release, the counts within h are those from floor(y) - h + 1 to floor(y) + h.
-    low, high = pt.maximum(nearest - h, 0), pt.maximum(nearest + h, 0)
-    if largest is not None:
-        largest = pt.cast(largest, "int64")
-        low, high = pt.minimum(low, largest), pt.minimum(high, largest)
-    pivot = pt.clip(nearest, low, high)
-    arguments = [release, pivot, low, high, a, b, *mechanism.parameters]
-    dtypes = ["float64", *["int64"] * 3, *["float64"] * 4]
-    flat = [
-        pt.broadcast_to(pt.as_tensor(v).astype(dtype), release.shape).ravel()
-        for v, dtype in zip(arguments, dtypes, strict=True)
-    ]
-    # All noise that has a recurrence is quadratic on each side.
-    op = CountSum(mechanism.formula, True)
-    ratio = op(*flat)[0].reshape(release.shape, ndim=release.ndim)
-    return pm.logp(count, pivot) + ratio
-
-
-class CountSum(Op):
-    """The sum of `pymc_privacy.algorithms.noisy_count`, with its first derivatives."""
-
-    __props__ = ("formula", "quadratic")
-
-    def __init__(self, formula: Any, quadratic: bool):
-        self.formula = formula
-        self.quadratic = quadratic
-
-    def make_node(self, *inputs):
-        """Take eight vectors of one length."""
-        vector = pt.vector(dtype="float64", shape=inputs[0].type.shape)
-        return Apply(self, list(inputs), [vector.type() for _ in range(3)])
-
-    def infer_shape(self, fgraph, node, shapes):
-        """Return the shape of the release, three times."""
-        return [shapes[0]] * 3
-
-    @property
-    def function(self):
-        """Return the compiled sum."""
-        return compile_count_sum(self.formula, quadratic=self.quadratic)
-
-    def perform(self, node, inputs, output_storage):
-        """Sum; the loop is compiled in every mode."""
-        for storage, value in zip(output_storage, self.function(*inputs), strict=True):
-            storage[0] = value
-
-    def connection_pattern(self, node):
-        """Let gradients flow to a and b alone."""
-        return [[k in (4, 5)] * 3 for k in range(8)]
-
-    def pullback(self, inputs, outputs, cotangents):
-        """Use the derivatives that were summed along; second ones are not provided."""
-        if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
-            by_a, by_b = (
-                grad_not_implemented(self, k, inputs[k], "a second derivative") for k in (4, 5)
-            )
-        else:
-            by_a, by_b = cotangents[0] * outputs[1], cotangents[0] * outputs[2]
-        apart = [DisconnectedType()() for _ in range(6)]
-        return [*apart[:4], by_a, by_b, *apart[4:]]
-
-
-@register_funcify_and_cache_key(CountSum)
-def _compile_count_sum(op: CountSum, node, **kwargs):
-    function = op.function
-
-    @numba_njit
-    def count_sum(release, pivot, low, high, a, b, scale, log_normalizer):
-        return function(release, pivot, low, high, a, b, scale, log_normalizer)
-
-    name = f"{op.formula.__module__}.{op.formula.__qualname__}"
-    return count_sum, f"count_sum-1-{name}-{fingerprint(op.formula)}-{op.quadratic}"
+    The least is 0 and the largest infinite where nothing is known.
+    """
+    op = count.owner.op
+    lower: Any = None
+    upper: Any = largest_count(count)
+    match op:
+        case GeometricRV():
+            lower = np.asarray(1)
+        case DiscreteUniformRV() | TruncatedRV():
+            lower, upper = (_constant(end) for end in ends_of(count))
+        case PoissonRV():
+            # Nobody is in a cell without a rate.
+            rate = _constant(op.dist_params(count.owner)[0])
+            upper = None if rate is None else np.where(rate > 0, np.inf, 0.0)
+    ends = (0 if lower is None else np.ceil(lower), np.inf if upper is None else np.floor(upper))
+    return np.broadcast_arrays(*(np.broadcast_to(end, count.type.shape) for end in ends))
 
 
 def largest_count(count: TensorVariable) -> np.ndarray | None:
@@ -163,9 +80,9 @@ def largest_count(count: TensorVariable) -> np.ndarray | None:
         case BernoulliRV():
             return np.asarray(1)
         case BinomialRV() | BetaBinomialRV():
-            return _constant(op.dist_params(count.owner)[0])
+            return _integer(op.dist_params(count.owner)[0])
         case DiscreteUniformRV():
-            return _constant(op.dist_params(count.owner)[1])
+            return _integer(op.dist_params(count.owner)[1])
         case CategoricalRV():
             categories = op.dist_params(count.owner)[0].type.shape[-1]
             return None if categories is None else np.asarray(categories - 1)
@@ -174,40 +91,104 @@ def largest_count(count: TensorVariable) -> np.ndarray | None:
 
 def _constant(variable: Variable) -> np.ndarray | None:
     if all(isinstance(v, Constant) for v in graph_inputs([variable])):
-        return np.asarray(variable.eval(mode=PLAIN)).astype(np.int64)
+        return np.asarray(variable.eval(mode=PLAIN))
     return None
+
+
+def _integer(variable: Variable) -> np.ndarray | None:
+    value = _constant(variable)
+    return None if value is None else value.astype(np.int64)
+
+
+def cells_of(count: TensorVariable) -> int:
+    """Return how many cells a law is known to be for."""
+    return math.prod(length for length in count.type.shape if length is not None)
 
 
 def window_length(count: TensorVariable, mechanism: Mechanism, tail: float) -> int:
     """Return how many neighbouring counts hold all that are within the noise's reach."""
-    length, largest = count_window(mechanism, tail).length, largest_count(count)
+    length, largest = count_window(mechanism, math.log(tail)).length, largest_count(count)
     return length if largest is None else min(length, int(np.max(largest)) + 1)
+
+
+class Window(NamedTuple):
+    """Neighbouring counts of each cell, and whether others can be left out."""
+
+    low: TensorVariable
+    """The smallest count."""
+    terms: TensorVariable
+    """log p(c) eta(y | c), counts along a leading axis."""
+    enough: TensorVariable
+    """Whether the counts that are not among them add at most the share ``tail``."""
 
 
 def window(
     release: TensorVariable, count: TensorVariable, mechanism: Mechanism, tail: float
-) -> tuple[TensorVariable, TensorVariable]:
-    """Return the smallest count of each window, and log p(c) eta(y | c) along a leading axis."""
-    half, threshold, _ = count_window(mechanism, tail)
-    length, largest = window_length(count, mechanism, tail), largest_count(count)
+) -> Window:
+    """Return all counts that matter, as far as they fit into memory."""
+    reaches, largest = count_reaches(mechanism), largest_count(count)
     # A release that was suppressed stands as minus infinity, which is no integer.
-    low = pt.maximum(pt.floor(pt.maximum(release, 0)).astype("int64") - half, 0)
-    low = pt.switch(release <= threshold, 0, low)
+    nearest = pt.floor(pt.maximum(release, 0)).astype("int64")
+    looks = _log_terms(_looks(nearest, count), release, count, mechanism)
+    needed = math.log(tail) + disconnected_grad(looks).max(axis=0)
+    levels, *scales = reaches.half.shape
+    shape = (levels, *(1,) * (release.ndim - len(scales)), *scales)
+    halves, left_out = reaches.half.reshape(shape), reaches.log_left_out.reshape(shape)
+    short = pt.gt(left_out[:-1], needed[None])
+    half = halves[0] + pt.switch(short, np.diff(halves, axis=0), 0).sum(axis=0)
+    suppressed = release <= reaches.threshold
+    low = pt.switch(suppressed, 0, pt.maximum(nearest - half, 0))
+    wanted = pt.switch(suppressed, math.ceil(max(reaches.threshold, 0.0)), nearest) + half
+    high = wanted
     if largest is not None:
-        low = pt.minimum(low, np.maximum(largest - length + 1, 0))
-    counts = low[None] + np.arange(length).reshape(-1, *(1,) * release.ndim)
+        low, high = pt.minimum(low, largest), pt.minimum(high, largest)
+    # One cell that nothing fits must not make the arrays of all too long.
+    high = pt.minimum(high, low + max(LARGEST_WINDOWS // cells_of(count), 1) - 1)
+    length = (high - low).max() + 1
+    counts = low[None] + pt.arange(length).reshape((-1, *(1,) * release.ndim))
+    terms = _log_terms(counts, release, count, mechanism)
+    last = counts[-1]
+    up = pt.ge(last, wanted) if largest is None else pt.ge(last, pt.minimum(wanted, largest))
+    enough = up & pt.le(left_out[-1], needed)
+    if largest is not None:
+        enough |= pt.eq(low, 0) & pt.ge(last, largest)
+    return Window(low, terms, enough)
+
+
+def _looks(nearest: TensorVariable, count: TensorVariable) -> TensorVariable:
+    """Return some counts between release and law, along a leading axis."""
+    try:
+        middle = support_point(count).astype("float64")
+    except NotImplementedError:
+        middle = nearest.astype("float64")
+    middle = pt.clip(pt.switch(pt.isnan(middle), 0.0, middle), 0.0, float(FURTHEST))
+    steps = np.linspace(0.0, 1.0, _LOOKS).reshape(-1, *(1,) * nearest.ndim)
+    return pt.floor(nearest + steps * (middle - nearest)).astype("int64")
+
+
+def _log_terms(
+    counts: TensorVariable, release: TensorVariable, count: TensorVariable, mechanism: Mechanism
+) -> TensorVariable:
+    """Return log p(c) eta(y | c) of counts along a leading axis."""
+    largest = largest_count(count)
     # Beyond the largest count densities may not exist; what is put in their place is left out.
     inside = counts if largest is None else pt.minimum(counts, largest)
-    log_count = pm.logp(change_dist_size(count, length, expand=True), inside.astype(count.dtype))
-    terms = log_count + mechanism.log_density(release[None], counts)
-    return low, terms if largest is None else pt.switch(counts > largest, -np.inf, terms)
+    law = change_dist_size(count, counts.shape[0], expand=True)
+    terms = pm.logp(law, inside.astype(count.dtype))
+    terms += mechanism.log_density(release[None], counts)
+    return terms if largest is None else pt.switch(counts > largest, -np.inf, terms)
 
 
 def log_density_by_window(
     release: TensorVariable, count: TensorVariable, mechanism: Any, tail: float
 ) -> TensorVariable:
-    """Sum the count out of its release, for any law of the count."""
-    _, terms = window(release, count, mechanism, tail)
+    """Sum the count out of its release, for any law of the count.
+
+    -inf where so many counts as are wanted do not fit into memory: no chain goes there, and none
+    can start there.
+    """
+    _, terms, enough = window(release, count, mechanism, tail)
     peak = terms.max(axis=0)
     peak = disconnected_grad(pt.switch(pt.isinf(peak), 0.0, peak))
-    return peak + pt.log(pt.exp(terms - peak[None]).sum(axis=0))
+    summed = peak + pt.log(pt.exp(terms - peak[None]).sum(axis=0))
+    return pt.switch(enough, summed, -np.inf)

@@ -17,7 +17,7 @@ from pymc_privacy._compat import (
     modelcontext,
 )
 from pymc_privacy.algorithms.integer_kernel import some_table
-from pymc_privacy.distributions.count_sums import PLAIN, largest_count
+from pymc_privacy.distributions.count_sums import PLAIN, ends_of_counts
 from pymc_privacy.distributions.marking import Mark, is_marked, mark
 from pymc_privacy.distributions.privatized import PrivatizedRV, check_release
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
@@ -206,11 +206,14 @@ def measurements_of(model, counts: TensorVariable) -> list[TensorVariable]:
     ]
 
 
+def is_exact(measurement: TensorVariable) -> bool:
+    """Tell whether totals are known exactly."""
+    return isinstance(measurement.owner.op.mechanism, Exact)
+
+
 def exact_totals(model, counts: TensorVariable) -> tuple[np.ndarray, np.ndarray]:
     """Return the matrix and the values of all exact totals of some counts."""
-    exact = [
-        rv for rv in measurements_of(model, counts) if isinstance(rv.owner.op.mechanism, Exact)
-    ]
+    exact = [rv for rv in measurements_of(model, counts) if is_exact(rv)]
     cells = counts.type.shape[0]
     matrices = [rv.owner.op.matrix.values for rv in exact]
     values = [model.rvs_to_values[rv].eval(mode=PLAIN) for rv in exact]
@@ -290,7 +293,5 @@ def _mark_counts(counts: TensorVariable) -> None:
 def _start_within(counts: TensorVariable, model) -> None:
     """Let chains start at counts that have all exact totals."""
     matrix, totals = exact_totals(model, counts)
-    largest = largest_count(counts)
-    if largest is not None:
-        largest = np.broadcast_to(largest, counts.type.shape)
-    counts.owner.op.table = tuple(some_table(matrix, totals, largest).tolist())
+    table = some_table(matrix, totals, *ends_of_counts(counts))
+    counts.owner.op.table = tuple(table.tolist())

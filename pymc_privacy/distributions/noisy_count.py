@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -22,13 +24,15 @@ from pymc_privacy._compat import (
     _logprob,
     _support_point,
     change_dist_size,
+    compile_graph,
     modelcontext,
     support_point,
 )
+from pymc_privacy.distributions.count_recurrence import has_recurrence, log_density_by_recurrence
 from pymc_privacy.distributions.count_sums import (
+    LARGEST_WINDOWS,
     PLAIN,
-    has_recurrence,
-    log_density_by_recurrence,
+    cells_of,
     log_density_by_window,
     window_length,
 )
@@ -37,8 +41,6 @@ from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
 from pymc_privacy.mechanisms import Mechanism, Suppressed
 from pymc_privacy.mechanisms.count_windows import count_window
 
-LARGEST_WINDOWS = 20_000_000
-"""How many counts, over all cells, are added up at most where there is no recurrence."""
 _NONNEGATIVE = (
     BernoulliRV,
     BetaBinomialRV,
@@ -99,19 +101,19 @@ class NoisyCount(Distribution):
         The release, one number per cell; nan where it was suppressed.
     dims : str or sequence of str, optional
     tail : float, default 1e-12
-        Counts are added up within the distance h of the release that the noise exceeds with at
-        most this probability.
+        The share of a cell's density that may be left out, at any value of the parameters.
 
     Notes
     -----
-    The sum is exact given that no noise was larger than h. Its posterior differs from the
-    exact one by at most P(some noise was larger than h | releases) in total variation, which
-    over releases from the model is on average at most ``tail`` times the number of cells. For
-    given releases, :func:`~pymc_privacy.window_error` bounds it from the draws.
+    What is left out of each sum is proven to be at most the share ``tail``, however far the
+    release is from all plausible counts; :func:`~pymc_privacy.window_error` says what this means
+    for the posterior.
 
     Poisson, binomial and negative binomial counts with Laplace or Gaussian noise are summed by a
     recurrence that stops by itself, so that wide noise costs no more than the law of the count is
-    wide. Other laws are evaluated at every count of the window, cells × (2 h + 1) numbers.
+    wide. Other laws are evaluated at every count within a distance h of the release, which grows
+    with the misfit of the two: cells × (2 h + 1) numbers. Where these are more than 20 million, the
+    density is taken as 0.
 
     Examples
     --------
@@ -206,7 +208,7 @@ def _check_mechanism(mechanism: Any, tail: Any) -> None:
             "tail must be a number between 0 and 1 (the probability of noise beyond the counts "
             f"that are added up); got {tail!r}."
         )
-    count_window(mechanism, tail)
+    count_window(mechanism, math.log(tail))
 
 
 def _check_count(name: str, count: Any, model) -> None:
@@ -229,13 +231,22 @@ def _check_count(name: str, count: Any, model) -> None:
             "LinearMeasurements."
         )
     if not isinstance(count.owner.op, _NONNEGATIVE):
-        [below] = model.replace_rvs_by_values([pm.logp(count, -pt.ones_like(count))])
-        point = model.initial_point(random_seed=0)
-        density = model.compile_fn(below, mode=PLAIN, on_unused_input="ignore")
-        if np.any(density(point) > -np.inf):
+        below = pm.logp(count, -pt.ones_like(count))
+        if any(np.any(density > -np.inf) for density in _at_some_points(model, below)):
             raise RecordError(
                 f"The counts behind {name!r} must be >= 0; got a law that gives -1 a probability."
             )
+
+
+def _at_some_points(model, graph: TensorVariable) -> list[np.ndarray]:
+    """Return a graph where the model starts, and at some draws of its parameters."""
+    [by_values] = model.replace_rvs_by_values([graph])
+    function = compile_graph(model.value_vars, by_values, on_unused_input="ignore", mode=PLAIN)
+    found = [function(*model.initial_point(random_seed=0).values())]
+    # An improper prior cannot be drawn from.
+    with suppress(NotImplementedError):
+        found += list(pm.draw(graph, 16, random_seed=0, mode=PLAIN))
+    return found
 
 
 def _checked_release(name: str, observed: Any, count: TensorVariable, mechanism: Any) -> Any:
@@ -274,8 +285,7 @@ def _broadcast(*shapes: tuple[int | None, ...]) -> tuple[int | None, ...] | None
 
 
 def _check_windows(count: TensorVariable, mechanism: Mechanism, tail: float) -> None:
-    cells = int(np.prod([length for length in count.type.shape if length is not None], initial=1))
-    length = window_length(count, mechanism, tail)
+    cells, length = cells_of(count), window_length(count, mechanism, tail)
     if cells * length > LARGEST_WINDOWS:
         raise MechanismError(
             f"Noise and cells must be few enough that at most {LARGEST_WINDOWS} counts are added "

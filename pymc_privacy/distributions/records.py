@@ -198,8 +198,8 @@ def _check_size(name: str, size: Any, dist: TensorVariable, model) -> TensorVari
             f"number such as pm.DiscreteUniform('n', 1, 1000), because its prior is needed; "
             f"got {size!r}. If the number of records is public, give the records that shape."
         )
-    others = [rv for rv in model.free_RVs if is_sized(rv)]
-    if size in set(ancestors([dist], blockers=others)):
+    # A parameter may depend on the size: given that parameter, records do not.
+    if size in set(ancestors([dist], blockers=model.basic_RVs)):
         raise RecordError(
             f"The law of a record of {name!r} must not depend on how many there are, because "
             f"records come and go one by one; it depends on {size.name!r}."

@@ -11,12 +11,13 @@ from pymc_privacy._compat import PoissonRV, TensorVariable, ancestors, compile_g
 from pymc_privacy.algorithms import lattice_walk
 from pymc_privacy.algorithms.integer_kernel import Fibre, equal_columns, fibre_of
 from pymc_privacy.distributions.count_sums import PLAIN
-from pymc_privacy.distributions.linear_measurements import exact_totals, measurements_of
+from pymc_privacy.distributions.linear_measurements import exact_totals, is_exact, measurements_of
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.database import factors_of
+from pymc_privacy.graph.locality import Probe
+from pymc_privacy.graph.points import probing_point
 from pymc_privacy.graph.programs import Point
 from pymc_privacy.mechanisms import DiscreteGaussian, Gaussian
-from pymc_privacy.mechanisms.exact import Exact
 
 MOST_PARAMETERS = 50
 """With more, random moves of all at once would be too short to be of use."""
@@ -24,9 +25,7 @@ MOST_PARAMETERS = 50
 
 def noisy_totals(model, counts: TensorVariable) -> lattice_walk.Measurements:
     """Return all noisy totals of some counts."""
-    noisy = [
-        rv for rv in measurements_of(model, counts) if not isinstance(rv.owner.op.mechanism, Exact)
-    ]
+    noisy = [rv for rv in measurements_of(model, counts) if not is_exact(rv)]
     mechanisms = [rv.owner.op.mechanism for rv in noisy]
     return lattice_walk.stack(
         [rv.owner.op.matrix.values for rv in noisy],
@@ -41,20 +40,20 @@ def fibre(model, counts: TensorVariable) -> Fibre:
     return fibre_of(exact_totals(model, counts)[0])
 
 
-def compile_cell_density(
-    model, counts: TensorVariable, compile_kwargs: dict | None
-) -> Callable[[Point, np.ndarray], np.ndarray]:
+CellDensity = Callable[[Point, np.ndarray], np.ndarray]
+
+
+def compile_cell_density(model, counts: TensorVariable, compile_kwargs: dict | None) -> CellDensity:
     """Compile the log density of each count, with every other factor that sees it alone."""
     weights = _weights(model, counts)
-    densities = model.logp(vars=[counts, *weights], sum=False)
+    _check_cells(model, counts, weights)
+    terms = [*model.logp(vars=[counts], sum=False), *weights.values()]
+    # A term may have several numbers for each count.
+    by_cell = [term.reshape((term.shape[0], -1)).sum(axis=1) for term in terms]
     value = model.rvs_to_values[counts]
-    above = set(ancestors(densities))
+    above = set(ancestors(by_cell))
     others = [v for v in model.value_vars if v in above and v is not value]
-    if weights:
-        _check_cells(
-            model, counts, weights, compile_graph([value, *others], densities, mode=PLAIN), others
-        )
-    function = compile_graph([value, *others], sum(densities), **(compile_kwargs or {}))
+    function = compile_graph([value, *others], sum(by_cell), **(compile_kwargs or {}))
     function.trust_input = True
     names = [v.name for v in others]
     dtype = value.dtype
@@ -78,6 +77,8 @@ class CarryProgram:
         value = model.rvs_to_values[counts]
         above |= set(ancestors([log_g]))
         others = [v for v in model.value_vars if v in above and v not in {value, *own}]
+        self.counts = counts.name
+        self.measurements = [rv.name for rv in measurements_of(model, counts)]
         self.groupings = (moves.held, _known_sums(model, counts))
         self.sees_counts = value in set(ancestors([log_g]))
         self.names = [v.name for v in own]
@@ -125,40 +126,37 @@ def carry_program(
 
 
 def _known_sums(model, counts: TensorVariable) -> tuple[np.ndarray, ...]:
-    """Return the groups of cells that all totals of several cells, exact or not, hold together."""
-    rows = np.concatenate([rv.owner.op.matrix.values for rv in measurements_of(model, counts)])
-    return equal_columns(rows[(rows != 0).sum(axis=1) > 1])
+    """Return the groups of cells that exact totals, and noisy ones of several, hold together."""
+    noisy = [rv.owner.op.matrix.values for rv in measurements_of(model, counts)]
+    several = [rows[(rows != 0).sum(axis=1) > 1] for rows in noisy]
+    # An exact total must be held though it be that of a single cell.
+    return equal_columns(np.concatenate([exact_totals(model, counts)[0], *several]))
 
 
-def _weights(model, counts: TensorVariable) -> list[TensorVariable]:
-    """Return the factors other than measurements whose density the counts enter."""
-    blockers = list(model.basic_RVs)
+def _weights(model, counts: TensorVariable) -> dict[TensorVariable, TensorVariable]:
+    """Return the factors other than measurements that the counts enter, with their densities."""
     known = {counts, *measurements_of(model, counts)}
-    return [
-        factor
-        for factor in factors_of(model)
-        if factor not in known
-        and counts
-        in set(ancestors([factor] if factor in model.potentials else factor.owner.inputs, blockers))
-    ]
+    others = [factor for factor in factors_of(model) if factor not in known]
+    terms = model.logp(vars=others, sum=False) if others else []
+    value = model.rvs_to_values[counts]
+    # By values: where a transform depends on the counts, these move the variable, and with it
+    # whatever depends on that.
+    return {
+        factor: term
+        for factor, term in zip(others, terms, strict=True)
+        if value in set(ancestors([term]))
+    }
 
 
-def _check_cells(model, counts, weights, densities: Callable, others) -> None:
-    """Refuse factors that are not a vector with one term for each count."""
-    point = model.initial_point(random_seed=0)
-    held = [point[v.name] for v in others]
-    here = point[model.rvs_to_values[counts].name]
-    moved = here.copy()
-    moved[::2] += 1
-    for weight, before, after in zip(
-        weights, densities(here, *held)[1:], densities(moved, *held)[1:], strict=True
-    ):
-        local = np.shape(before) == here.shape and np.array_equal(
-            before[1::2], after[1::2], equal_nan=True
+def _check_cells(
+    model, counts: TensorVariable, weights: dict[TensorVariable, TensorVariable]
+) -> None:
+    """Refuse counts whose densities, or other factors of them, have not one term for each."""
+    graphs = {repr(factor.name): term for factor, term in weights.items()}
+    [mixed] = Probe(model, probing_point(model), [counts], graphs).mixed().values()
+    if mixed:
+        raise RecordError(
+            f"Whatever depends on the counts {counts.name!r} must have one term for each, "
+            f"because they are moved one by one; got {', '.join(mixed)}, which mixes them. Write "
+            "it elementwise, or as a total in LinearMeasurements."
         )
-        if not local:
-            raise RecordError(
-                f"Whatever depends on the counts {counts.name!r} must have one term for each, "
-                f"because they are moved one by one; got {weight.name!r}, which mixes them. Write "
-                "it elementwise, or as a total in LinearMeasurements."
-            )

@@ -23,13 +23,14 @@ from pymc_privacy._compat import (
     vectorize_graph,
 )
 from pymc_privacy.algorithms import birth_death
-from pymc_privacy.distributions.records import is_sized, size_of
+from pymc_privacy.distributions.records import is_sized, law_of, size_of, sizes_of
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.calls import CompiledCall
 from pymc_privacy.graph.carrying import CarriedRecords, carry_records
 from pymc_privacy.graph.database import Database, factors_of, find_databases
 from pymc_privacy.graph.densities import (
     CentredDensity,
+    Detail,
     density_given_base,
     density_given_records,
     density_of_others,
@@ -39,7 +40,6 @@ from pymc_privacy.graph.densities import (
 )
 from pymc_privacy.graph.exact_length import with_exact_length
 from pymc_privacy.graph.interweaving import misfit_of_releases
-from pymc_privacy.graph.locality import parents
 from pymc_privacy.graph.parameter_program import (
     Graph,
     ParameterProgram,
@@ -72,10 +72,17 @@ def find_sized_databases(
     model, databases
         The model with arrays of exact length, and its databases.
     """
+    left_out = [rv.name for rv in model.free_RVs if is_sized(rv) and rv not in set(records)]
+    if left_out:
+        raise RecordError(
+            "Records of unknown number must all be moved by one step method, because each computes "
+            f"with as many rows as exist; {', '.join(map(repr, left_out))} is left out."
+        )
     twin = with_exact_length(model)
     groups: dict[TensorVariable, list[Database]] = {}
     for database in find_databases(model, records):
         _check(database)
+        _check_laws(model, database)
         groups.setdefault(size_of(database.records[0]), []).append(database)
     return twin, [_joined(twin, size, group) for size, group in groups.items()]
 
@@ -97,6 +104,19 @@ def _check(database: Database) -> None:
             f"Records of unknown number must be alike, because any of them may be absent; the "
             f"rows of {names} have different laws or contribute differently."
         )
+
+
+def _check_laws(model, database: Database) -> None:
+    """Refuse laws that depend on a size, if only by a transform: records would move with it."""
+    sizes = {model.rvs_to_values[size] for size in sizes_of(model)}
+    for rv in database.records:
+        seen = sizes & set(ancestors(model.replace_rvs_by_values([law_of(rv)])))
+        if seen:
+            raise RecordError(
+                f"The law of a record of {rv.name!r} must not depend on how many records there "
+                f"are; it depends on {', '.join(repr(size.name) for size in seen)}, perhaps by the "
+                "transform of a parameter whose bounds do: give that default_transform=None."
+            )
 
 
 def _joined(twin, size: TensorVariable, group: Sequence[Database]) -> SizedDatabase:
@@ -193,20 +213,23 @@ def compile_sized_parameters(
     parameters: Sequence[Variable],
     databases: Sequence[SizedDatabase],
     compile_kwargs: dict | None = None,
+    *,
+    detail: Detail = Detail.STATISTICS,
+    carry: bool = True,
 ) -> ParameterProgram:
     """Compile the densities of parameters, given as value variables, and of random sizes.
 
     The functions are those of `pymc_privacy.graph.interweaving.compile_parameters`, of a vector
     q of parameters and then real coordinates of the sizes. ``noncentred``, ``others`` and
     ``refresh`` have more arguments at the end, the least and the largest value of each size,
-    and are densities of the real coordinates.
+    and are densities of the real coordinates. ``detail`` and ``carry`` are as there.
     """
     sizing = Sizing(model, databases)
-    given_records = density_given_records(model, sizing.databases, parameters)
+    given_records = density_given_records(model, sizing.databases, parameters, detail=detail)
     graphs = _graphs_given_records(sizing, parameters, given_records)
     weights = np.empty(0)
-    if carried := carry_records(model, list(sizing.number_of)):
-        more, weights = _graphs_given_base(model, sizing, parameters, carried)
+    if carry and (carried := carry_records(model, list(sizing.number_of))):
+        more, weights = _graphs_given_base(model, sizing, parameters, carried, detail)
         graphs |= more
     else:
         graphs |= _graphs_of_fresh_records(model, sizing)
@@ -239,18 +262,19 @@ def _graphs_given_records(
 
 
 def _graphs_given_base(
-    model, sizing: Sizing, parameters: Sequence[Variable], carried: CarriedRecords
+    model, sizing: Sizing, parameters: Sequence[Variable], carried: CarriedRecords, detail: Detail
 ) -> tuple[dict[str, Graph], np.ndarray]:
     """Return the functions of base variates, and the weights of the releases' misfit."""
-    statistics = statistics_given_base(model, sizing.databases, parameters, carried)
-    density = density_given_base(model, sizing.databases, parameters, carried, statistics)
+    given: Any = (model, sizing.databases, parameters, carried)
+    statistics = statistics_given_base(*given, detail=detail)
+    density = density_given_base(*given, statistics, detail=detail)
     misfit, weights = misfit_of_releases(model, statistics)
     longer = {column: column.type(column.name) for column in carried.columns}
     owners = _owners(carried, sizing.number_of)
     shorter = {old: sizing.first_rows(new, owners[old]) for old, new in longer.items()}
     [density] = sizing.written([density], shorter)
     # The move holds the base variates of all rows, also of those that do not exist.
-    [weight] = sizing.written([weight_of_base(parameters, carried)], longer)
+    [weight] = sizing.written([weight_of_base(parameters, carried, detail=detail)], longer)
     columns = list(longer.values())
     base = sizing.written(carried.base, sizing.arrays)
     graphs = {
@@ -292,18 +316,13 @@ def compile_log_size(
     function, inputs
         Of the sizes, and of the values with these names.
     """
-    size = model[database.size]
-    records = set(database.database.records)
-    factors = [
-        factor
-        for factor in factors_of(model)
-        if factor not in records
-        and (factor is size or size in _seen(model, factor))
-        and not records & _seen(model, factor)
-    ]
-    value = model.rvs_to_values[size]
+    value = model.rvs_to_values[model[database.size]]
+    records = {*database.database.records, *database.database.releases}
+    factors = [factor for factor in factors_of(model) if factor not in records]
+    # By values: a transform that depends on the size moves its variable, and what depends on that.
+    terms = [t for t in model.logp(vars=factors, sum=False) if value in set(ancestors([t]))]
     sizes = pt.vector("sizes", dtype=value.dtype)
-    total = sum(term.sum() for term in model.logp(vars=factors, sum=False))
+    total = sum(term.sum() for term in terms)
     # A density that is flat beyond its argument would come out as a single number.
     log_size = pt.zeros(sizes.shape) + vectorize_graph(total, {value: sizes})
     inputs = [v for v in model.value_vars if v in set(ancestors([log_size])) and v is not value]
@@ -312,12 +331,6 @@ def compile_log_size(
     )
     function.trust_input = True
     return CompiledCall(function), tuple(v.name for v in inputs)
-
-
-def _seen(model, factor: TensorVariable) -> set[TensorVariable]:
-    if factor in model.potentials:
-        return set(parents(factor, model))
-    return set().union(*(parents(graph, model) for graph in factor.owner.inputs))
 
 
 def jitted_sized_moves(program: ParameterProgram) -> Any:

@@ -1,4 +1,4 @@
-"""The latent counts behind noisy counts, and how much their windows can have left out."""
+"""The latent counts behind noisy counts, and how much of their sums can have been left out."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import clone_model, modelcontext
-from pymc_privacy.distributions.count_sums import window, window_length
-from pymc_privacy.distributions.noisy_count import LARGEST_WINDOWS, count_of, is_noisy_count
+from pymc_privacy._compat import graph_replace, modelcontext
+from pymc_privacy.distributions.count_recurrence import RECURRENCE_TAIL
+from pymc_privacy.distributions.count_sums import (
+    LARGEST_WINDOWS,
+    PLAIN,
+    cells_of,
+    window,
+    window_length,
+)
+from pymc_privacy.distributions.noisy_count import count_of, is_noisy_count
 from pymc_privacy.errors import MechanismError, RecordError
-from pymc_privacy.mechanisms.count_windows import count_window
+from pymc_privacy.graph.locality import parents
 
 
 def posterior_counts(idata: Any, *, model: Any = None, random_seed: Any = None) -> Any:
@@ -25,7 +32,8 @@ def posterior_counts(idata: Any, *, model: Any = None, random_seed: Any = None) 
     Parameters
     ----------
     idata : xarray.DataTree
-        As from `pm.sample`.
+        As from `pm.sample`. Every variable that the counts depend on must be in it; records are
+        with ``pmp.sample(keep_records=True)``.
     model : pm.Model, optional
         The model on the context stack by default.
     random_seed : int or sequence of int, optional
@@ -49,45 +57,76 @@ def posterior_counts(idata: Any, *, model: Any = None, random_seed: Any = None) 
     >>> counts["y"].dims, bool((counts["y"] >= 0).all())
     (('chain', 'draw', 'y_dim_0'), True)
     """
-    model = clone_model(modelcontext(model))
-    names = {}
-    with model:
-        for release in _noisy_counts(model):
-            op, count = release.owner.op, count_of(release)
-            _check_memory(release.name, count, op)
-            value = model.rvs_to_values[release]
-            low, terms = window(value, count, op.mechanism, op.tail)
-            index = pm.Categorical.dist(logit_p=pt.moveaxis(terms, 0, -1))
-            latent = pm.Deterministic(
-                f"{release.name}::count",
-                low + index,
-                dims=model.named_vars_to_dims.get(release.name),
-            )
-            names[latent.name] = release.name
-        drawn = pm.sample_posterior_predictive(
-            idata, var_names=list(names), random_seed=random_seed, progressbar=False
-        )
+    model = modelcontext(model)
+    releases = _noisy_counts(model)
+    names = {f"{release.name}::count": release for release in releases}
+    given = _stand_ins(idata, model, releases)
+    with pm.Model(coords=model.coords) as drawing:
+        # Every variable that a count depends on comes from the draws: it could not be drawn here.
+        for rv in given:
+            given[rv] = pm.Flat(rv.name, shape=rv.type.shape).astype(rv.dtype)
+        for name, release in names.items():
+            counts = _draw_counts(model, release, given)
+            pm.Deterministic(name, counts, dims=model.named_vars_to_dims.get(release.name))
+    drawn = pm.sample_posterior_predictive(
+        idata, model=drawing, var_names=list(names), random_seed=random_seed, progressbar=False
+    )
     found = drawn["posterior_predictive"].to_dataset()
+    for name, release in names.items():
+        _check_all_drawn(found[name].values, release.name)
     # Axes without a name of their own are named after the variable.
-    return found.rename(names | {d: d.replace("::count", "") for d in found.dims if "::" in d})
+    own = {d: d.replace("::count", "") for d in found.dims if "::" in d}
+    return found.rename({name: release.name for name, release in names.items()} | own)
 
 
-def window_error(idata: Any, *, model: Any = None) -> float:
+def _stand_ins(idata: Any, model: Any, releases: list) -> dict[Any, Any]:
+    """Return the free variables that the counts depend on, which must be among the draws."""
+    laws = [count_of(release) for release in releases]
+    needed = list(dict.fromkeys(p for law in laws for p in parents(law, model)))
+    needed = [rv for rv in needed if rv in model.free_RVs]
+    missing = [rv.name for rv in needed if rv.name not in idata["posterior"]]
+    if missing:
+        raise RecordError(
+            f"The draws must have all variables that the counts depend on; {', '.join(missing)} "
+            "is missing. Records are kept by pmp.sample(keep_records=True)."
+        )
+    return dict.fromkeys(needed)
+
+
+def _draw_counts(model: Any, release: Any, given: dict[Any, Any]) -> Any:
+    """Return a draw of the counts behind a release, -1 where they are too many to be weighed."""
+    op, count = release.owner.op, count_of(release)
+    _check_memory(release.name, count, op)
+    low, terms, enough = window(model.rvs_to_values[release], count, op.mechanism, op.tail)
+    index = pm.Categorical.dist(logit_p=pt.moveaxis(terms, 0, -1))
+    observed = {rv: model.rvs_to_values[rv] for rv in parents(count, model) if rv not in given}
+    replaced = {rv: rv.type.filter_variable(v) for rv, v in (given | observed).items()}
+    return graph_replace(pt.switch(enough, low + index, -1), replaced, strict=False)
+
+
+def _check_all_drawn(counts: np.ndarray, name: str) -> None:
+    if np.any(counts < 0):
+        raise MechanismError(
+            f"The counts behind {name!r} must have at most {LARGEST_WINDOWS} possible values, over "
+            "all cells, to be drawn; at some draws of the parameters the release is so far from "
+            "all plausible counts that there are more."
+        )
+
+
+def window_error(idata: Any = None, *, model: Any = None) -> float:
     """Bound the total variation between the sampled and the exact posterior.
 
-    Let h be the reach of the noise that `NoisyCount` sums over, and L_j the windowed likelihood of
-    cell j. What was left out of L_j is at most eta_j(h), so the exact posterior has a density of
-    at most exp(sum_j eta_j(h) / L_j) times the sampled one before both are normalised, and
+    Of the density L_j of cell j at most a share t_j is left out, at every value of the parameters:
+    ``tail`` where counts are evaluated one by one, rounding where there is a recurrence. So the
+    density of the exact posterior is between 1 and prod_j 1 / (1 - t_j) times the sampled one
+    before both are normalised, and
 
-        total variation <= E exp(sum_j eta_j(h) / L_j) - 1,
-
-    the expectation over the sampled posterior, which is replaced by the mean over draws. Where
-    a draw's exponential is above 2, it is taken as 2.
+        total variation <= prod_j 1 / (1 - t_j) - 1.
 
     Parameters
     ----------
-    idata : xarray.DataTree
-        As from `pm.sample`.
+    idata : xarray.DataTree, optional
+        Not needed: the bound holds whatever was drawn.
     model : pm.Model, optional
         The model on the context stack by default.
 
@@ -104,27 +143,16 @@ def window_error(idata: Any, *, model: Any = None) -> float:
     ...     y = pmp.NoisyCount(
     ...         "y", pm.Poisson.dist(rate), pmp.Laplace(scale=2.0), observed=[9.3, -1.8]
     ...     )
-    ...     idata = pm.sample(200, tune=200, chains=1, random_seed=1, progressbar=False, quiet=True)
-    ...     error = pmp.window_error(idata)
+    ...     error = pmp.window_error()
     >>> error < 1e-9
     True
     """
-    model = modelcontext(model)
-    releases = _noisy_counts(model)
-    densities = pm.compute_log_likelihood(
-        idata,
-        var_names=[release.name for release in releases],
-        model=model,
-        extend_inferencedata=False,
-        progressbar=False,
-    )
-    left_out: Any = 0.0
-    for release in releases:
+    log_share = 0.0
+    for release in _noisy_counts(modelcontext(model)):
         op = release.owner.op
-        log_density = densities[release.name].values
-        ratio = np.exp(count_window(op.mechanism, op.tail).log_left_out - log_density)
-        left_out = left_out + ratio.reshape(*ratio.shape[:2], -1).sum(axis=-1)
-    return float(np.mean(np.expm1(np.minimum(left_out, math.log(2)))))
+        left_out = RECURRENCE_TAIL if op.recurrence else op.tail
+        log_share += math.prod(release.shape.eval(mode=PLAIN)) * math.log1p(-left_out)
+    return math.expm1(-log_share)
 
 
 def _noisy_counts(model) -> list:
@@ -137,8 +165,7 @@ def _noisy_counts(model) -> list:
 
 
 def _check_memory(name: str, count: Any, op: Any) -> None:
-    cells = int(np.prod([length for length in count.type.shape if length is not None], initial=1))
-    length = window_length(count, op.mechanism, op.tail)
+    cells, length = cells_of(count), window_length(count, op.mechanism, op.tail)
     if cells * length > LARGEST_WINDOWS:
         raise MechanismError(
             f"The counts behind {name!r} must have at most {LARGEST_WINDOWS} possible values "

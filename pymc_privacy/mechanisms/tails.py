@@ -76,11 +76,19 @@ def reach(mechanism: AdditiveMechanism, tail: float) -> np.ndarray:
     >>> reach(pmp.Gaussian(scale=(1.0, 10.0)), 1e-12).tolist()
     [8, 72]
     """
-    shape = np.shape(mechanism.scale)
+    return log_reach(mechanism, np.log(tail))
+
+
+def log_reach(mechanism: AdditiveMechanism, log_tail: Any) -> np.ndarray:
+    """Return the reach of the noise for the log of a tail, which may be far below any number.
+
+    An array of them must broadcast against the scales.
+    """
+    shape = np.broadcast_shapes(np.shape(log_tail), np.shape(mechanism.scale))
     # Noise on the integers is above h only where it is at least h + 1.
     beyond = 1 if mechanism.discrete else 0
     return smallest_integer(
-        lambda h: log_tail_bound(mechanism, h + beyond) <= np.log(tail / 2), np.ones(shape)
+        lambda h: log_tail_bound(mechanism, h + beyond) <= log_tail - np.log(2), np.ones(shape)
     )
 
 

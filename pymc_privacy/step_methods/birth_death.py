@@ -24,6 +24,8 @@ from pymc_privacy.distributions.marking import is_marked, moves_with_size
 from pymc_privacy.distributions.records import is_sized
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.calls import DirectCall
+from pymc_privacy.graph.certificate import certified
+from pymc_privacy.graph.certified_counts import compare_sized
 from pymc_privacy.graph.programs import Point
 from pymc_privacy.graph.sizing import (
     compile_sized_parameters,
@@ -34,6 +36,7 @@ from pymc_privacy.graph.sizing import (
     size_at,
 )
 from pymc_privacy.step_methods import effort
+from pymc_privacy.step_methods.certifying import LEVELS, Certifier
 from pymc_privacy.step_methods.latest import Latest
 from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 from pymc_privacy.step_methods.resizing import Resizing, no_room, with_reserve
@@ -82,8 +85,8 @@ class BirthDeath(BlockedStep):
     jumps : int, default 8
         Proposals to change the size, of a length that is learnt in tuning.
     single : bool, default False
-        Propose one birth or death instead of jumps, exactly as Algorithm 1 of Awan et al.
-        does; for comparison.
+        Propose one birth or death instead of jumps, as Algorithm 1 of Awan et al. does; for
+        comparison. Where the prior allows an empty database, so do these.
     model, rng, initial_point, compile_kwargs, blocked
         As for every step method of PyMC.
 
@@ -169,8 +172,20 @@ class BirthDeath(BlockedStep):
                 f"BirthDeath must be given the size of its records too; {', '.join(missing)} is "
                 "missing from vars."
             )
-        self._program = compile_sized_parameters(twin, parameters, databases, compile_kwargs)
+        certifier = Certifier(model, [value.name for value in parameters])
+        self._program = certified(
+            [
+                lambda level=level: compile_sized_parameters(  # type: ignore[misc]
+                    twin, parameters, databases, compile_kwargs, detail=level[0], carry=level[1]
+                )
+                for level in LEVELS
+            ],
+            lambda made: compare_sized(made, databases, certifier.reference, certifier.pairs),
+            what="parameters and sizes",
+        )
         self._resizings = [Resizing(d, compile_kwargs) for d in databases]
+        for resizing in self._resizings:
+            resizing.certify(certifier)
         self._moves: Any = None
         self._local = Latest(trail.local)
         self._weights = self._program.weights if self._program.follows else np.empty(0)

@@ -28,7 +28,7 @@ from pymc_privacy.graph.points import Point, prior_points
 from pymc_privacy.graph.programs import RecordProgram
 
 # From the fastest to the plainest.
-_LEVELS = (
+LEVELS = (
     (Detail.STATISTICS, True),
     (Detail.ROWS, True),
     (Detail.WHOLE, True),
@@ -75,9 +75,9 @@ class Certifier:
     ) -> ParameterProgram:
         """Return the fastest program for the parameters that agrees with the model."""
         if not self._parameters:
-            return build(*_LEVELS[0])
+            return build(*LEVELS[0])
         return certified(
-            [lambda level=level: build(*level) for level in _LEVELS],  # type: ignore[misc]
+            [lambda level=level: build(*level) for level in LEVELS],  # type: ignore[misc]
             lambda program: compare_parameters(
                 program, databases, self.reference, self.pairs, self._draws
             ),

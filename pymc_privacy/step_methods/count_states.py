@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import logging
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from pymc_privacy.distributions.marking import is_counted, is_marked
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.calls import DirectCall
 from pymc_privacy.graph.cells import NotCounted
+from pymc_privacy.graph.certificate import disagreements
+from pymc_privacy.graph.certified_counts import compare_counts
 from pymc_privacy.graph.counting import (
     CountedDatabase,
     compile_counts,
@@ -28,7 +31,9 @@ from pymc_privacy.graph.counting import (
     jitted_step,
     moves_of,
 )
+from pymc_privacy.graph.parameter_program import ParameterProgram
 from pymc_privacy.graph.programs import Point
+from pymc_privacy.step_methods.certifying import Certifier
 from pymc_privacy.step_methods.interweave import Interweave
 from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 
@@ -114,13 +119,13 @@ class CountStates(BlockedStep):
         if vars is None:
             return super().__new__(cls, **kwargs)
         try:
-            counted = _count(modelcontext(kwargs.get("model")), vars)
+            made = _count(modelcontext(kwargs.get("model")), vars, kwargs.get("compile_kwargs"))
         except NotCounted:
             ours = ("centred_steps", "noncentred_steps", "blocks")
             return Interweave(vars, **{k: v for k, v in kwargs.items() if k not in ours})
         step = super().__new__(cls, vars, **kwargs)
         # Counting compiles and compares the model's graphs: once is enough.
-        step._counted = counted
+        step._made = made
         return step
 
     def __getnewargs_ex__(self):
@@ -147,16 +152,15 @@ class CountStates(BlockedStep):
         self.rng = get_random_generator(rng)
         self.tune = True
         try:
-            self._counted = self.__dict__.get("_counted") or _count(model, self.vars)
+            made = self.__dict__.get("_made") or _count(model, self.vars, compile_kwargs)
         except NotCounted as reason:
             raise RecordError(
                 "CountStates needs many confidential records with few different values, seen by "
                 f"central releases alone; but {reason}. Use Interweave."
             ) from None
+        self._made = made
+        self._counted, self._cells, self._program = made
         self.databases = [counted.database for counted in self._counted]
-        parameters = [v for v in self.vars if not is_marked(model.values_to_rvs[v])]
-        self._program = compile_counts(model, parameters, self._counted, compile_kwargs)
-        self._cells = moves_of(self._counted)
         self._values = [counted.cells.values() for counted in self._counted]
         self._step: Any = None
         self._arrange: Any = None
@@ -296,7 +300,15 @@ class CountStates(BlockedStep):
         return progress_updates(_SHOWN)
 
 
-def _count(model, vars: Any) -> list[CountedDatabase]:
+class _Made(NamedTuple):
+    """Databases written by counts, and what was compiled for them."""
+
+    counted: list[CountedDatabase]
+    cells: count_states.Cells
+    program: ParameterProgram
+
+
+def _count(model, vars: Any, compile_kwargs: dict | None) -> _Made:
     """Write the databases of some variables by counts, or raise `NotCounted`."""
     values = get_value_vars_from_user_vars(vars, model)
     rvs = [model.values_to_rvs[value] for value in values]
@@ -305,4 +317,14 @@ def _count(model, vars: Any) -> list[CountedDatabase]:
         raise NotCounted("none of these variables are records")
     if len(records) == len(rvs):
         raise NotCounted("none of these variables are parameters")
-    return count_databases(model, records)
+    counted = count_databases(model, records)
+    parameters = [v for v, rv in zip(values, rvs, strict=True) if not is_marked(rv)]
+    cells, certifier = moves_of(counted), Certifier(model, [v.name for v in parameters])
+    program = compile_counts(model, parameters, counted, compile_kwargs)
+    compared = compare_counts(program, counted, cells, certifier.reference, certifier.pairs)
+    if wrong := disagreements(compared):
+        logging.getLogger("pymc").warning(
+            "Counts instead of records disagree with the model and are not used: %s.", wrong[0]
+        )
+        raise NotCounted(str(wrong[0]))
+    return _Made(counted, cells, program)

@@ -17,10 +17,18 @@ from pymc_privacy._compat import (
     modelcontext,
 )
 from pymc_privacy.algorithms import lattice_walk, poisson_carry
-from pymc_privacy.distributions.linear_measurements import is_lattice
+from pymc_privacy.distributions.linear_measurements import (
+    exact_totals,
+    is_exact,
+    is_lattice,
+    measurements_of,
+)
 from pymc_privacy.errors import RecordError
+from pymc_privacy.graph.certificate import certified
+from pymc_privacy.graph.certified_counts import Lattice, compare_lattice
 from pymc_privacy.graph.lattice import carry_program, compile_cell_density, fibre, noisy_totals
 from pymc_privacy.graph.programs import Point
+from pymc_privacy.step_methods.certifying import Certifier
 from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 
 _SHOWN = {"lattice_walk_accept": "Counts"}
@@ -132,7 +140,26 @@ class LatticeWalk(BlockedStep):
             carry_program(model, rv, moves, compile_kwargs) if carries else None
             for rv, (_, moves, _) in zip(rvs, self._targets, strict=True)
         ]
+        self._certify(model, rvs)
         self._forget()
+
+    def _certify(self, model, rvs) -> None:
+        """Compare every move with the model, and refuse to go on where they disagree."""
+        certifier = Certifier(model)
+        for rv, target, program in zip(rvs, self._targets, self._programs, strict=True):
+            exact = [m for m in measurements_of(model, rv) if is_exact(m)]
+            lattice = Lattice(
+                model.rvs_to_values[rv].name,
+                *target,
+                program,
+                exact_totals(model, rv)[0],
+                [m.name for m in exact],
+            )
+            certified(
+                [lambda lattice=lattice: lattice],  # type: ignore[misc]
+                lambda made: compare_lattice(made, certifier.reference, certifier.pairs),
+                what=f"the counts {rv.name!r}",
+            )
 
     def _forget(self) -> None:
         self.steps = 0

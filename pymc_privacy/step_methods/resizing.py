@@ -11,9 +11,13 @@ import numpy as np
 from pymc_privacy._compat import SamplerWarning, WarningType
 from pymc_privacy.algorithms import birth_death, record_sweep
 from pymc_privacy.algorithms.noise import Noise
+from pymc_privacy.errors import RecordError
+from pymc_privacy.graph.certificate import certified
+from pymc_privacy.graph.certified_counts import Sized, compare_jumps
 from pymc_privacy.graph.laws import noise_of
 from pymc_privacy.graph.programs import Point, compile_records
 from pymc_privacy.graph.sizing import SizedDatabase, compile_log_size
+from pymc_privacy.step_methods.certifying import Certifier
 
 # Beyond the largest number of records met in tuning, so that a walk seldom meets an end.
 ROOM = 1.5
@@ -34,7 +38,7 @@ class Resizing:
 
     def __init__(self, database: SizedDatabase, compile_kwargs: dict | None):
         self.size, self.capacity = database.size, database.capacity
-        self._database = database.database
+        self._sized, self._database = database, database.database
         self._program = compile_records(self._database, compile_kwargs)
         self._log_size, self._inputs = compile_log_size(
             self._database.model, database, compile_kwargs
@@ -45,6 +49,15 @@ class Resizing:
     def __getstate__(self):
         # Compiled laws belong to one process; another makes its own.
         return self.__dict__ | {"_noise": None}
+
+    def certify(self, certifier: Certifier) -> None:
+        """Compare sweep and jumps with the model, and refuse to go on where they disagree."""
+        noise = noise_of(self._database)
+        certified(
+            [lambda: Sized(self._sized, self._program, self._log_size, self._inputs, noise)],
+            lambda made: compare_jumps(made, certifier.reference, certifier.pairs),
+            what=f"the size {self.size!r}",
+        )
 
     def forget(self) -> None:
         """Drop what was read from the data, as at the start of a chain."""
@@ -108,10 +121,16 @@ class Resizing:
         return Resized(swept, info if self._is_open_ended(point) else info._replace(hits=0))
 
     def _single_moves(self, rng, point, fresh, contributions, number, moves):
+        if not self._is_connected(point):
+            raise RecordError(
+                f"Single births and deaths need a prior of {self.size!r} without gaps, because "
+                "they cannot cross one; got sizes in between that have no probability. Use jumps, "
+                "which do."
+            )
         infos = []
         for _ in range(moves):
             # The next fresh record, or any at all when there is no room for it.
-            first = max(0, number - 1)
+            first = max(0, number - 2)
             last = min(number + 1, self.capacity)
             new, gone, info = birth_death.single(
                 rng,
@@ -151,6 +170,11 @@ class Resizing:
         sizes = np.arange(first, last + 1, dtype=point[self.size].dtype)
         [found] = self._log_size(sizes, *(point[name] for name in self._inputs))
         return np.where(np.isnan(found), -np.inf, found)
+
+    def _is_connected(self, point: Point) -> bool:
+        """Tell whether all sizes between two possible ones are possible."""
+        possible = np.flatnonzero(np.isfinite(self._log_sizes(point, 0, self.capacity)))
+        return len(possible) < 2 or bool(np.all(np.diff(possible) == 1))
 
     def _is_open_ended(self, point: Point) -> Any:
         """Tell whether the prior allows more records than there is room for."""

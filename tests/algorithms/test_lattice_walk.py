@@ -24,6 +24,10 @@ INVARIANTS = {
     "part": (np.array([[1, 1, 1, 0]]), np.array([9])),
     "crossed": (np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0]]), np.array([7, 6, 5])),
     "weighted": (np.array([[1, 2, 3, 0]]), np.array([17])),
+    "a single cell": (np.array([[0, 1, 0, 0]]), np.array([2])),
+    "no cell and a total": (np.array([[0, 0, 0, 1], [1, 1, 1, 1]]), np.array([0, 9])),
+    "a difference": (np.array([[1, -1, 0, 0]]), np.array([2])),
+    "all": (np.eye(4, dtype=int), np.array([3, 0, 2, 1])),
 }
 
 
@@ -47,8 +51,8 @@ def posterior(matrix, totals, release=RELEASE):
     return every, weight / weight.sum()
 
 
-def walk(rng, matrix, totals, draws=8_000, *, fibre=None, density=log_poisson):
-    start = some_table(matrix, totals, None)
+def walk(rng, matrix, totals, draws=8_000, *, fibre=None, density=log_poisson, ends=(0, np.inf)):
+    start = some_table(matrix, totals, *ends)
     fibre = fibre or fibre_of(matrix)
     state = lattice_walk.init(start, NOISY, density)
     scales = np.full((2, 4), 2.0)
@@ -75,7 +79,7 @@ def assert_posterior(counts, matrix, totals):
     functions = {f"c{i}": lambda c, i=i: c[:, i] for i in range(4)}
     functions |= {f"c{i} c{i + 1}": lambda c, i=i: c[:, i] * c[:, i + 1] for i in range(3)}
     for name, function in functions.items():
-        expected = float(weight @ function(every))
+        expected = round(float(weight @ function(every)), 12)
         assert_mean(function(counts)[None].astype(float), expected, what=f"E {name}")
 
 
@@ -86,6 +90,31 @@ def test_the_walk_draws_from_the_posterior(name, request):
     assert np.all(counts >= 0)
     assert np.all(counts @ matrix.T == totals)
     assert_posterior(counts, matrix, totals)
+
+
+def log_signed(cells):
+    """A law on all integers, and one between -2 and 3."""
+    wide = -0.5 * ((cells - np.array([-1, 2, 0, 1])) / 2.0) ** 2
+    bounded = np.where((cells >= -2) & (cells <= 3), wide, -np.inf)
+    return np.where([True, True, False, False], wide, bounded)
+
+
+@pytest.mark.parametrize("name", ["none", "a total", "crossed", "a difference"])
+def test_signed_and_bounded_cells_are_drawn_from_their_posterior(name, request):
+    matrix, totals = INVARIANTS[name][0], INVARIANTS[name][1] - 5
+    every = np.indices((24,) * 4).reshape(4, -1).T - 12
+    every = every[(every @ matrix.T == totals).all(axis=1)]
+    distance = abs(RELEASE - every @ MATRIX.T) / SCALES
+    log_weight = log_signed(every).sum(axis=1)
+    log_weight -= (distance[:, :3] ** 2 / 2).sum(axis=1) + distance[:, 3:].sum(axis=1)
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    ends = np.array([-np.inf, -np.inf, -2, -2]), np.array([np.inf, np.inf, 3, 3])
+    rng = np.random.default_rng(seed_of(request))
+    counts = walk(rng, matrix, totals, density=log_signed, ends=ends)
+    for i in range(4):
+        assert_mean(counts[None, :, i], float(weight @ every[:, i]), what=f"E c{i}")
+        assert_mean(counts[None, :, i] ** 2, float(weight @ every[:, i] ** 2), what=f"E c{i}²")
 
 
 def test_a_walk_that_forgets_the_law_of_the_counts_is_caught(request):
@@ -143,7 +172,9 @@ def connected(matrix, totals, fibre):
     return reached == every
 
 
-@pytest.mark.parametrize("name", ["a total", "nested", "part", "crossed"])
+@pytest.mark.parametrize(
+    "name", ["a total", "nested", "part", "crossed", "a single cell", "no cell and a total"]
+)
 def test_the_moves_connect_all_tables_and_keep_the_totals(name):
     matrix, totals = INVARIANTS[name]
     fibre = fibre_of(matrix)
@@ -175,10 +206,10 @@ def test_directions_are_drawn_as_often_as_their_opposites(request):
 
 def test_a_table_to_start_from_has_the_totals():
     matrix, totals = INVARIANTS["crossed"]
-    table = some_table(matrix, totals, None)
+    table = some_table(matrix, totals)
     assert np.all(matrix @ table == totals)
     assert np.all(table >= 0)
-    held = some_table(np.array([[1, 1, 1, 1]]), np.array([13]), np.array([1, 9, 2, 1]))
+    held = some_table(np.array([[1, 1, 1, 1]]), np.array([13]), largest=np.array([1, 9, 2, 1]))
     assert held.sum() == 13
     assert np.all(held <= [1, 9, 2, 1])
 
@@ -187,8 +218,8 @@ def test_a_table_to_start_from_has_the_totals():
     ("matrix", "totals"), [([[1, 1]], [-1]), ([[2, 2]], [3]), ([[1, 1], [1, 1]], [3, 4])]
 )
 def test_totals_that_no_counts_have_are_refused(matrix, totals):
-    with pytest.raises(ReleaseError, match="must be those of some counts >= 0; got"):
-        some_table(np.array(matrix), np.array(totals), None)
+    with pytest.raises(ReleaseError, match="must be those of some counts that their law"):
+        some_table(np.array(matrix), np.array(totals))
 
 
 def test_crossed_totals_of_many_cells_are_refused():

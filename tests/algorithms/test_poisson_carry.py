@@ -76,7 +76,7 @@ def slope_law():
 def slopes(rng, groupings, draws=3000):
     fibre = fibre_of(EXACT)
     parameters, shape = np.zeros(1), poisson_carry.first_shape(1)
-    counts = some_table(EXACT, TOTAL, None)
+    counts = some_table(EXACT, TOTAL)
     scales, drawn = np.full((2, 3), 2.0), np.empty(draws)
     for i in range(draws):
         held = parameters[0]
@@ -145,3 +145,105 @@ def test_the_shape_of_moves_is_learnt():
         shape = shape.learn(mixing @ rng.standard_normal(2), poisson_carry.TARGET)
     learnt = shape.root @ shape.root.T
     np.testing.assert_allclose(learnt, mixing @ mixing.T, rtol=0.15)
+
+
+# Rates of 0: a line through the origin, below which no cell has a rate.
+SLOPES = np.array([1.0, 2.0])
+EDGE_NOISY = lattice_walk.stack([np.eye(2, dtype=int)], [np.array([0.4, -1.1])], [1.5], [True])
+
+
+def edge_program(parameters, counts):
+    return -0.5 * parameters[0] ** 2, SLOPES * np.maximum(parameters[0], 0.0)
+
+
+def edge_law(held):
+    """P(theta < 0) and E theta, counts added up: of all tables, or of those with one sum."""
+    tables = np.array(list(np.ndindex(25, 25)) if held is None else [(0, 0)])
+    distance = (np.array([0.4, -1.1]) - tables) / 1.5
+    noise = np.exp(-0.5 * (distance**2).sum(axis=1))
+    grid = np.linspace(-7.0, 7.0, 2801)
+    density = np.exp(-0.5 * grid**2)
+    for k, theta in enumerate(grid):
+        rates = SLOPES * max(theta, 0.0)
+        with np.errstate(divide="ignore"):
+            log_p = special.xlogy(tables, rates) - rates - special.gammaln(tables + 1.0)
+        density[k] *= np.exp(log_p.sum(axis=1)) @ noise
+    density /= density.sum()
+    return density[grid < 0].sum() + density[grid == 0].sum() / 2, density @ grid
+
+
+@pytest.mark.parametrize("held", [None, (np.array([0, 1]),)], ids=["free", "an empty group"])
+def test_rates_of_zero_are_entered_as_often_as_they_are_left(held, request):
+    """With a held sum of 0, all rates of a group are 0 below the origin."""
+    rng = np.random.default_rng(seed_of(request))
+    theta, counts, drawn = np.array([0.5]), np.zeros(2, dtype=np.int64), []
+    shape = poisson_carry.first_shape(1)._replace(root=np.eye(1))
+    for _ in range(6000):
+        state = lattice_walk.State(counts, EDGE_NOISY.totals(counts), np.empty(0))
+        state, theta, _ = poisson_carry.step(
+            rng,
+            state,
+            theta,
+            measurements=EDGE_NOISY,
+            groupings=((),) if held is None else (held,),
+            program=edge_program,
+            shape=shape,
+            moves=4,
+            sees_counts=False,
+        )
+        counts = state.counts
+        drawn.append(theta[0])
+    below, mean = edge_law(held)
+    drawn = np.array(drawn)[None]
+    assert_mean(drawn < 0, below, what="P(theta < 0)")
+    assert_mean(drawn, mean, what="E theta")
+
+
+def test_a_cell_without_a_rate_is_emptied_and_filled(request):
+    """One of a group, and one alone: from no rate to a rate and back, in law."""
+    rng = np.random.default_rng(seed_of(request))
+    some, none = np.array([3.0, 5.0, 2.0, 4.0]), np.array([3.0, 0.0, 0.0, 4.0])
+    before, after = coupled(rng, some, none)
+    assert not after[:, [1, 2]].any()
+    np.testing.assert_array_equal(after[:, HELD[0]].sum(axis=1), 9)
+    back_after, back_before = coupled(rng, none, some)
+    for i, j in ((0, 0), (1, 3), (2, 2), (1, 0)):
+        there, back = before[:, i] ** 2 * after[:, j], back_before[:, i] ** 2 * back_after[:, j]
+        assert_mean(there - back, 0.0, what=f"E c{i}² c{j}' there and back")
+
+
+def test_a_group_that_loses_all_its_rates_keeps_nobody():
+    counts, rates, gone = np.array([2, 0, 1]), np.array([1.0, 2.0, 3.0]), np.zeros(3)
+    held = (np.array([0, 1, 2]),)
+    assert poisson_carry.log_sums(counts, gone, held) == -np.inf
+    assert poisson_carry.log_sums(0 * counts, gone, held) == 0.0
+    rng = np.random.default_rng(0)
+    np.testing.assert_array_equal(poisson_carry.carry(rng, 0 * counts, rates, gone, held), 0)
+    np.testing.assert_array_equal(poisson_carry.carry(rng, 0 * counts, gone, rates, held), 0)
+
+
+def test_rates_of_zero_that_are_left_and_not_entered_are_caught(request):
+    """The mutant: proposals with a rate of 0 are refused."""
+
+    def positive(parameters, counts):
+        log_g, rates = edge_program(parameters, counts)
+        return log_g, np.where(rates > 0, rates, np.nan)
+
+    rng = np.random.default_rng(seed_of(request))
+    theta, counts, drawn = np.array([0.5]), np.zeros(2, dtype=np.int64), []
+    for _ in range(2000):
+        state = lattice_walk.State(counts, EDGE_NOISY.totals(counts), np.empty(0))
+        state, theta, _ = poisson_carry.step(
+            rng,
+            state,
+            theta,
+            measurements=EDGE_NOISY,
+            groupings=((),),
+            program=positive,
+            shape=poisson_carry.first_shape(1),
+            moves=4,
+        )
+        counts = state.counts
+        drawn.append(theta[0])
+    with pytest.raises(AssertionError, match="instead of"):
+        assert_mean(np.array(drawn)[None] < 0, edge_law(None)[0])

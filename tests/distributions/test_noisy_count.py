@@ -4,14 +4,15 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from arviz import from_dict
 from pytensor.compile.mode import Mode
 from scipy import special, stats
 
 import pymc_privacy as pmp
-from pymc_privacy.distributions import noisy_count
-from pymc_privacy.distributions.count_sums import log_density_by_recurrence, log_density_by_window
+from pymc_privacy.distributions import count_sums, noisy_count
+from pymc_privacy.distributions.count_recurrence import log_density_by_recurrence
+from pymc_privacy.distributions.count_sums import log_density_by_window
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
-from pymc_privacy.mechanisms.count_windows import count_window
 from tests import references
 from tests.short_runs import SHORT
 from tests.stochastic import assert_law, assert_mean, seed_of
@@ -165,43 +166,177 @@ def test_a_second_derivative_is_refused_and_not_taken_for_zero():
 
 
 # The window's bound.
-def windowed(mechanism, tail, releases, mu=6.0):
-    count = pm.Poisson.dist(np.full(len(releases), mu))
-    y = pt.as_tensor(releases)
-    return np.exp(log_density_by_window(y, count, mechanism, tail).eval(mode=PLAIN))
-
-
-@pytest.mark.parametrize("tail", [0.3, 0.02])
+@pytest.mark.parametrize("tail", [0.3, 0.02, 1e-6])
 @pytest.mark.parametrize(
-    "mechanism", [pmp.DiscreteLaplace(scale=3.0), pmp.DiscreteGaussian(scale=4.0)]
+    "mechanism",
+    [
+        pmp.DiscreteLaplace(scale=3.0),
+        pmp.DiscreteGaussian(scale=4.0),
+        pmp.Rounded(mechanism=pmp.DiscreteLaplace(scale=3.0), to=5),
+    ],
+    ids=["laplace", "gaussian", "rounded"],
 )
 def test_what_the_window_leaves_out_is_as_little_as_proven(mechanism, tail):
-    releases = np.arange(-120, 140)
-    law = stats.poisson.pmf(COUNTS, 6.0)
-    left_out = np.exp(exact(law, releases, mechanism)) - windowed(mechanism, tail, releases)
-    assert left_out.min() > -1e-15
-    # For each release: at most the density of noise at the edge, and the exact share of noise
-    # beyond it, which is what is left out when no window is cut at zero.
-    half, _, log_edge = count_window(mechanism, tail)
-    assert left_out.max() <= np.exp(log_edge)
-    beyond = abs(releases[:, None] - COUNTS) > half
-    share = (law * np.exp(mechanism.log_density(releases[:, None], COUNTS)) * beyond).sum(axis=1)
-    assert np.all(left_out <= share + 1e-15)
-    # On average over releases: at most the tail.
-    assert 0 < left_out.sum() <= tail
+    """For every release, however far from all counts, at most the share ``tail``."""
+    step = 5 if isinstance(mechanism, pmp.Rounded) else 1
+    releases = np.arange(-200, 300, step)
+    whole = exact(stats.poisson.pmf(COUNTS, 6.0), releases, mechanism)
+    count = pm.Poisson.dist(np.full(len(releases), 6.0))
+    y = pt.as_tensor(releases.astype(float) if step > 1 else releases)
+    part = log_density_by_window(y, count, mechanism, tail).eval(mode=PLAIN)
+    left_out = -np.expm1(part - whole)
+    assert left_out.min() > -1e-10
+    assert left_out.max() <= tail + 1e-10
 
 
-def test_a_window_of_half_the_width_breaks_the_bound(monkeypatch):
+def test_a_window_of_a_quarter_of_the_width_breaks_the_bound(monkeypatch):
     """The mutant."""
-    mechanism, tail, releases = pmp.DiscreteLaplace(scale=3.0), 0.02, np.arange(-120, 140)
-    window = count_window(mechanism, tail)
+    mechanism, tail, releases = pmp.DiscreteLaplace(scale=3.0), 0.02, np.arange(-20, 40)
+    reaches = count_sums.count_reaches(mechanism)
     monkeypatch.setattr(
-        "pymc_privacy.distributions.count_sums.count_window",
-        lambda *_: window._replace(half=window.half // 2),
+        count_sums, "count_reaches", lambda *_: reaches._replace(half=reaches.half // 4)
     )
-    law = stats.poisson.pmf(COUNTS, 6.0)
-    left_out = np.exp(exact(law, releases, mechanism)) - windowed(mechanism, tail, releases)
-    assert left_out.sum() > tail
+    count = pm.Poisson.dist(np.full(len(releases), 6.0))
+    part = log_density_by_window(pt.as_tensor(releases), count, mechanism, tail).eval(mode=PLAIN)
+    whole = exact(stats.poisson.pmf(COUNTS, 6.0), releases, mechanism)
+    left_out = -np.expm1(part - whole)
+    assert left_out.max() > tail
+
+
+# Releases far from every plausible count, in units of the noise's standard deviation.
+def far_laws():
+    """Laws with a free parameter t = 1, and their log probabilities of 0, 1, …"""
+    counts = np.arange(40_000)
+
+    def probabilities(p):
+        with np.errstate(divide="ignore"):
+            return np.log(np.append(p, np.zeros(counts.size - len(p))))
+
+    zero_inflated = np.logaddexp(
+        np.log(0.7) + stats.poisson.logpmf(counts, 20.0),
+        np.where(counts == 0, np.log(0.3), -np.inf),
+    )
+    return {
+        "Poisson": (lambda t: pm.Poisson.dist(20.0 * t), stats.poisson.logpmf(counts, 20.0)),
+        "Binomial": (
+            lambda t: pm.Binomial.dist(30, 0.9 * t),
+            stats.binom.logpmf(counts, 30, 0.9),
+        ),
+        "NegativeBinomial": (
+            lambda t: pm.NegativeBinomial.dist(mu=20.0 * t, alpha=0.3),
+            stats.nbinom.logpmf(counts, 0.3, 0.3 / 20.3),
+        ),
+        "ZeroInflatedPoisson": (
+            lambda t: pm.ZeroInflatedPoisson.dist(0.7, 20.0 * t),
+            zero_inflated,
+        ),
+        "BetaBinomial": (
+            lambda t: pm.BetaBinomial.dist(alpha=2.0 * t, beta=2.0, n=25),
+            stats.betabinom.logpmf(counts, 25, 2.0, 2.0),
+        ),
+        "Geometric": (lambda t: pm.Geometric.dist(0.1 * t), stats.geom.logpmf(counts, 0.1)),
+        "DiscreteUniform": (
+            lambda t: pm.DiscreteUniform.dist(500, pt.cast(600 * t, "int64")),
+            stats.randint.logpmf(counts, 500, 601),
+        ),
+        "Categorical": (
+            lambda t: pm.Categorical.dist(pm.math.softmax(t * np.arange(5.0))),
+            probabilities(special.softmax(np.arange(5.0))),
+        ),
+    }
+
+
+FAR_NOISE = {
+    "laplace": (pmp.Laplace, references.laplace),
+    "gaussian": (pmp.Gaussian, references.gaussian),
+}
+FAR = np.array([-700.5, -90.25, -8.5, 3.5, 60.5, 180.75, 700.5, 1400.25])
+
+
+@pytest.mark.parametrize("noise", FAR_NOISE)
+@pytest.mark.parametrize("name", far_laws())
+def test_a_release_far_from_all_plausible_counts_has_its_density(name, noise):
+    make, log_law = far_laws()[name]
+    mechanism, log_noise = FAR_NOISE[noise]
+    counts = np.arange(log_law.size)
+    for scale in (0.5, 3.0):
+        with pm.Model() as model:
+            t = pm.Uniform("t", 0.2, 2.0, default_transform=None)
+            pmp.NoisyCount("y", make(t), mechanism(scale=scale), observed=FAR)
+        density = model.compile_logp(vars=model.observed_RVs, sum=False, **QUICK)
+        [value] = density({"t": np.array(1.0)})
+        terms = log_law + log_noise(FAR[:, None] - counts, scale)
+        np.testing.assert_allclose(value, special.logsumexp(terms, axis=1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("log_rate", [0.0, 10.0, 30.0, 270.0, 690.0])
+def test_huge_rates_have_a_density_and_a_slope(log_rate):
+    """Exponential noise: log E exp(-|y - c| / s), which is z^-y exp(mu (z - 1)) from afar."""
+    release, scale, rate = np.array([-3.5, 10.25]), 2.0, np.exp(log_rate)
+    for mechanism in (pmp.Laplace(scale=scale), pmp.Gaussian(scale=scale)):
+        with pm.Model() as model:
+            log_mu = pm.Normal("log_mu", 0.0, 100.0)
+            pmp.NoisyCount("y", pm.Poisson.dist(pt.exp(log_mu)), mechanism, observed=release)
+        point = {"log_mu": np.array(log_rate)}
+        value = model.compile_logp(vars=model.observed_RVs, sum=False, **QUICK)(point)[0]
+        slope = model.compile_dlogp(**QUICK)(point)[0] + log_rate / 1e4
+        assert np.all(np.isfinite(value))
+        if log_rate < 20:
+            counts = np.arange(int(rate + 10 * np.sqrt(rate) + 80))
+            is_laplace = isinstance(mechanism, pmp.Laplace)
+            noise = references.laplace if is_laplace else references.gaussian
+            terms = stats.poisson.logpmf(counts, rate) + noise(release[:, None] - counts, scale)
+            np.testing.assert_allclose(value, special.logsumexp(terms, axis=1), rtol=1e-9)
+        elif isinstance(mechanism, pmp.Laplace):
+            expected = release / scale + rate * np.expm1(-1 / scale) - np.log(2 * scale)
+            np.testing.assert_allclose(value, expected, rtol=1e-12)
+            assert slope == pytest.approx(2 * rate * np.expm1(-1 / scale))
+        else:
+            # Gaussian noise keeps the count near: the law is that of its lower tail, about e^-mu.
+            np.testing.assert_allclose(value, -rate, rtol=1e-6)
+            assert slope == pytest.approx(-2 * rate, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("law", "counts"),
+    [
+        (lambda: pm.Poisson.dist(np.zeros(3)), 0),
+        (lambda: pm.Binomial.dist(30, np.zeros(3)), 0),
+        (lambda: pm.Binomial.dist(30, np.ones(3)), 30),
+        (lambda: pm.NegativeBinomial.dist(n=0.5, p=np.ones(3)), 0),
+    ],
+    ids=["no rate", "no chance", "certainty", "no failure"],
+)
+def test_a_law_that_is_certain_leaves_the_noise_alone(law, counts):
+    release = np.array([-40.5, 12.25, 70.5])
+    for mechanism, noise in FAR_NOISE.values():
+        with pm.Model() as model:
+            pmp.NoisyCount("y", law(), mechanism(scale=0.25), observed=release)
+        [value] = model.compile_logp(vars=model.observed_RVs, sum=False, **QUICK)({})
+        np.testing.assert_allclose(value, noise(release - counts, 0.25), rtol=1e-12)
+
+
+def test_any_law_may_stand_in_a_model_with_other_parameters():
+    with pm.Model() as model:
+        other = pm.Normal("other", shape=2)
+        level = pm.Normal("level")
+        pm.Normal("seen", other, 1.0, observed=[0.1, 0.2])
+        noisy(pm.ZeroInflatedPoisson.dist(0.5, pt.exp(level)), observed=[3, 0])
+        pmp.NoisyCount("z", pm.DiscreteWeibull.dist(0.6, 1.2), NOISE, observed=[1, 4])
+    assert np.isfinite(model.compile_logp(**QUICK)(model.initial_point()))
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_every_law_has_a_slope_that_is_a_number(name):
+    make, _, factor = LAWS[name]
+    with pm.Model() as model:
+        t = pm.Uniform("t", 0.2, 2.0, default_transform=None)
+        pmp.NoisyCount("y", make(factor * t), NOISE, observed=RELEASE)
+    density, slope = model.compile_logp(**QUICK), model.compile_dlogp(**QUICK)
+    h = 1e-6
+    low, high = (density({"t": np.array(1.13 + step)}) for step in (-h, h))
+    expected = (high - low) / (2 * h)
+    assert slope({"t": np.array(1.13)}) == pytest.approx(expected, rel=1e-5, abs=1e-7)
 
 
 # Sampling: one model, compiled once.
@@ -209,13 +344,11 @@ MU_PRIOR, CELLS = (3.0, 0.25), np.array([14.3, 9.1, 22.8, -3.0, 11.6])
 SAMPLED = pmp.Laplace(scale=3.0)
 
 
-def rate_posterior(mechanism=SAMPLED, tail_half=None):
-    """p(rate | releases) on a grid; the counts within tail_half of their release, if given."""
+def rate_posterior(mechanism=SAMPLED):
+    """p(rate | releases) on a grid."""
     grid = np.linspace(0.02, 60.0, 6001)
     law = stats.poisson.pmf(COUNTS[:200], grid[:, None])
     noise = np.exp(mechanism.log_density(CELLS[:, None], COUNTS[:200]))
-    if tail_half is not None:
-        noise = noise * (abs(CELLS[:, None] - COUNTS[:200]) <= tail_half)
     log_weight = stats.gamma.logpdf(grid, MU_PRIOR[0], scale=1 / MU_PRIOR[1])
     log_weight = log_weight + np.log(law @ noise.T).sum(axis=1)
     weight = np.exp(log_weight - log_weight.max())
@@ -271,16 +404,64 @@ def test_the_window_leaves_out_next_to_nothing_by_default(sampled):
     assert 0 < pmp.window_error(idata, model=model) < 1e-9
 
 
-def test_the_error_of_a_small_window_is_bounded_from_the_draws(sampled):
-    """Total variation by quadrature, for a window that leaves out more than it should."""
-    _, idata = sampled
-    tail = 1e-3
-    model = rate_model(tail=tail)
-    half = int(count_window(SAMPLED, tail).half)
-    small, whole = rate_posterior(tail_half=half), rate_posterior()
-    distance = 0.5 * abs(small.weights - whole.weights).sum()
-    bound = pmp.window_error(idata, model=model)
-    assert 1e-7 < distance < bound < 0.1
+def test_the_error_of_windows_adds_up_over_cells():
+    with pm.Model() as model:
+        pmp.NoisyCount("y", pm.Geometric.dist(0.3), NOISE, observed=np.zeros(5), tail=1e-3)
+        pmp.NoisyCount("z", pm.Geometric.dist(0.3), NOISE, observed=np.zeros(2), tail=1e-2)
+    expected = (1 - 1e-3) ** -5 * (1 - 1e-2) ** -2 - 1
+    assert pmp.window_error(model=model) == pytest.approx(expected)
+
+
+# Counts that depend on records.
+def records_model():
+    with pm.Model() as model:
+        x = pm.Bernoulli("x", 0.3, shape=3)
+        pmp.Privatized("s", x, pmp.Laplace(scale=1.0), observed=2.0)
+        pmp.NoisyCount("y", pm.Poisson.dist(2.0 + 8.0 * x), NOISE, observed=[11, 1, 5])
+    return model
+
+
+def test_counts_of_records_that_were_not_kept_are_asked_for(request):
+    rng = np.random.default_rng(seed_of(request))
+    values = rng.integers(0, 2, size=(1, 3000, 3))
+    model = records_model()
+    kept = from_dict({"posterior": {"x": values}})
+    lost = from_dict({"posterior": {"other": values}})
+    with pytest.raises(RecordError, match=r"x is missing.*keep_records=True"):
+        pmp.posterior_counts(lost, model=model)
+    drawn = pmp.posterior_counts(kept, model=model, random_seed=3)["y"].values
+    counts = np.arange(200)
+    for j, y in enumerate([11, 1, 5]):
+        for record in (0, 1):
+            log_p = stats.poisson.logpmf(counts, 2.0 + 8.0 * record) - abs(y - counts) / 2.0
+            p = np.exp(log_p - special.logsumexp(log_p))
+            mine = drawn[0, values[0, :, j] == record, j]
+            assert_mean(mine, float(p @ counts), what=f"E c{j} given x = {record}")
+
+
+def test_parameters_are_never_drawn_again_though_data_were_set_anew(request):
+    with pm.Model() as model:
+        centre = pm.Data("centre", 0.0)
+        level = pm.Normal("level", centre, 1.0)
+        pmp.NoisyCount("y", pm.Poisson.dist(pt.exp(level)), NOISE, observed=[3])
+    drawn = from_dict({"posterior": {"level": np.full((1, 2000), 2.0)}})
+    pm.set_data({"centre": -50.0}, model=model)
+    counts = pmp.posterior_counts(drawn, model=model, random_seed=seed_of(request))["y"].values
+    every = np.arange(200)
+    log_p = stats.poisson.logpmf(every, np.exp(2.0)) - abs(3 - every) / 2.0
+    p = np.exp(log_p - special.logsumexp(log_p))
+    assert_mean(counts[0, :, 0], float(p @ every), what="E c")
+
+
+def test_counts_far_from_their_release_are_drawn_where_they_are(request):
+    """The release is more than a hundred standard deviations below the rate."""
+    with pm.Model() as model:
+        level = pm.Normal("level", 6.0, 1.0)
+        pmp.NoisyCount("y", pm.Poisson.dist(pt.exp(level)), pmp.Laplace(scale=2.0), observed=[10.0])
+    drawn = from_dict({"posterior": {"level": np.full((1, 3000), np.log(1000.0))}})
+    counts = pmp.posterior_counts(drawn, model=model, random_seed=seed_of(request))["y"].values
+    # Exponential noise tilts the law: Poisson with the rate 1000 exp(-1 / 2).
+    assert_mean(counts[0, :, 0], 1000 * np.exp(-0.5), what="E c")
 
 
 def test_a_model_with_noisy_counts_says_what_was_promised():

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import pymc_privacy as pmp
-from pymc_privacy.errors import CapacityError, CapacityWarning
+from pymc_privacy.errors import CapacityError, CapacityWarning, RecordError
 from pymc_privacy.graph import carrying, sizing
 from pymc_privacy.graph.database import is_release
 from pymc_privacy.reparameterise import Reparameterisation
@@ -119,12 +119,107 @@ def test_single_moves_as_published(coin_model, request):
     with coin_model:
         step = pmp.BirthDeath(single=True, noncentred_steps=0)
     draws, result = run(coin_model, step, seed_of(request), draws=8000)
-    # The published algorithm knows no empty database.
-    sizes, _ = exact(3.2, 9.0)
-    weights = sizes.weights * (sizes.values > 0)
-    assert_law(draws["n"], references.Integers(weights / weights.sum()), what="n")
+    # The published algorithm knows no empty database; this prior does.
+    sizes, chances = exact(3.2, 9.0)
+    assert_law(draws["n"], sizes, what="n")
+    assert_law(draws["p"], chances, what="p")
     moved = result.sample_stats["birth_death_births"] + result.sample_stats["birth_death_deaths"]
     assert set(np.unique(moved)) == {0, 1}
+
+
+def test_single_moves_enter_and_leave_the_empty_database(coin_model, request):
+    pm.set_data({"s_data": -0.5, "n_dp_data": -1.0}, model=coin_model)
+    with coin_model:
+        step = pmp.BirthDeath(single=True, noncentred_steps=0)
+    draws, _ = run(coin_model, step, seed_of(request), draws=8000)
+    sizes, _ = exact(-0.5, -1.0)
+    assert sizes.weights[0] > 0.05
+    assert_mean(draws["n"] == 0, float(sizes.weights[0]), what="P(n = 0)")
+    assert_law(draws["n"], sizes, what="n")
+
+
+def everything():
+    """A size that a parameter's prior depends on, and databases of known number beside it."""
+    with pm.Model() as model:
+        n = pm.DiscreteUniform("n", 0, 6)
+        theta = pm.Normal("theta", 0.4 * (n - 3), 1.0)
+        share = pm.Beta("share", 2, 2)
+        x = pmp.Records("x", pm.Bernoulli.dist(logit_p=theta), size=n)
+        z = pm.Bernoulli("z", logit_p=theta, shape=3)
+        w = pm.Bernoulli("w", share, shape=4)
+        for name, records, observed in (("s", x, 2.5), ("r", z, 2.2), ("v", w, 3.4)):
+            pmp.Privatized(name, records, pmp.Laplace(scale=1.0), observed=observed)
+    return model
+
+
+def everything_exactly():
+    """P(n), E theta and E share, all records added up."""
+
+    def likelihood(release, size, chance):
+        counts = np.arange(size + 1)
+        noise = np.exp(references.laplace(release - counts, 1.0))
+        return stats.binom.pmf(counts, size, np.asarray(chance)[:, None]) @ noise
+
+    theta, share = np.linspace(-7, 7, 1401), np.linspace(0.0005, 0.9995, 1000)
+    p = 1 / (1 + np.exp(-theta))
+    joint = np.array(
+        [
+            stats.norm.pdf(theta, 0.4 * (n - 3), 1.0)
+            * likelihood(2.5, n, p)
+            * likelihood(2.2, 3, p)
+            for n in range(7)
+        ]
+    )
+    joint /= joint.sum()
+    own = stats.beta.pdf(share, 2, 2) * likelihood(3.4, 4, share)
+    return joint.sum(axis=1), float(joint.sum(axis=0) @ theta), float(own @ share / own.sum())
+
+
+def test_a_prior_given_the_size_beside_databases_of_known_number(request):
+    draws, _ = run(everything(), None, seed_of(request))
+    weights, theta, share = everything_exactly()
+    assert_law(draws["n"], references.Integers(weights), what="n")
+    assert_mean(draws["n"] == 0, float(weights[0]), what="P(n = 0)")
+    assert_mean(draws["theta"], theta, what="E theta")
+    assert_mean(draws["share"], share, what="E share")
+
+
+def test_a_parameter_that_a_transform_ties_to_the_size_is_refused():
+    with pm.Model():
+        n = pm.DiscreteUniform("n", 1, 6)
+        mu = pm.Uniform("mu", 0.0, n)
+        x = pmp.Records("x", pm.Normal.dist(mu, 1.0), size=n)
+        pmp.Privatized("s", x, pmp.Laplace(scale=1.0), observed=2.5)
+        with pytest.raises(RecordError, match=r"depends on 'n'.*default_transform=None"):
+            pmp.BirthDeath()
+
+
+def test_a_law_that_depends_on_another_size_is_refused():
+    with pm.Model():
+        n, m = pm.DiscreteUniform("n", 1, 6), pm.DiscreteUniform("m", 1, 6)
+        x = pmp.Records("x", pm.Normal.dist(0.0, 1.0), size=n)
+        y = pmp.Records("y", pm.Normal.dist(n, 1.0), size=m)
+        pmp.Privatized("s", x, pmp.Laplace(scale=1.0), observed=2.5)
+        pmp.Privatized("t", y, pmp.Laplace(scale=1.0), observed=2.5)
+        with pytest.raises(RecordError, match=r"'y' must not depend on how many.*on 'n'"):
+            pmp.BirthDeath()
+
+
+def test_records_of_unknown_number_are_not_left_to_two_steps():
+    model, _ = two_groups()
+    with model, pytest.raises(RecordError, match="'x_b' is left out"):
+        pmp.BirthDeath([model["p"], model["n_a"], model["x_a"]])
+
+
+def test_single_moves_do_not_cross_a_gap_and_say_so():
+    with pm.Model() as model:
+        n = pm.Categorical("n", np.array([0.3, 0.3, 0.0, 0.4]))
+        x = pmp.Records("x", pm.Bernoulli.dist(0.5), size=n)
+        pmp.Privatized("s", x, pmp.Laplace(scale=1.0), observed=1.5)
+        step = pmp.BirthDeath(single=True)
+    step.setup_chain(np.random.default_rng(1), 10, 10)
+    with pytest.raises(RecordError, match="without gaps"):
+        step.step(model.initial_point(random_seed=1))
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from scipy import special, stats
 
 import pymc_privacy as pmp
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
+from pymc_privacy.graph.lattice import compile_cell_density
 from tests import references
 from tests.short_runs import SHORT
 from tests.stochastic import assert_law, assert_mean, seed_of
@@ -255,6 +256,177 @@ def test_data_and_records_are_refused():
         pmp.Privatized("total", count, pmp.Laplace(scale=1.0), observed=9.0)
         with pytest.raises(RecordError, match="must not be records of a Privatized"):
             measure(count)
+
+
+# At the edges, by enumeration.
+def walked(model, seed, *, draws=3000, tune=400):
+    """Return the chains of a walk that moves the parameters too."""
+    with model:
+        step = pmp.LatticeWalk(sweeps=2, carries=6)
+    step.setup_chain(np.random.default_rng(seed), tune, draws)
+    point, drawn = model.initial_point(random_seed=1), []
+    for i in range(tune + draws):
+        if i == tune:
+            step.stop_tuning()
+        point, _ = step.step(point)
+        drawn.append(point)
+    return {name: np.array([p[name] for p in drawn[tune:]])[None] for name in point}
+
+
+def level_law(exact_rows, exact_totals, release, scale=2.0, most=40):
+    """E level and E of each count for rates exp(level) (1, 2, 1), all tables added up."""
+    tables = np.array(list(np.ndindex(most, most, most)))
+    tables = tables[(tables @ np.transpose(exact_rows) == exact_totals).all(axis=1)]
+    noise = references.discrete_gaussian(np.array(release) - tables, scale).sum(axis=1)
+    noise -= special.gammaln(tables + 1.0).sum(axis=1)
+    total, level = tables.sum(axis=1), np.linspace(-4, 6, 401)
+    log_weight = noise + tables @ np.log([1.0, 2.0, 1.0])
+    log_weight = log_weight + total * level[:, None] - 4 * np.exp(level)[:, None]
+    log_weight = log_weight + stats.norm.logpdf(level, 1.0, 1.0)[:, None]
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    return float(weight.sum(axis=1) @ level), weight.sum(axis=0) @ tables
+
+
+@pytest.mark.parametrize(
+    ("rows", "totals"),
+    [([[1, 0, 0]], [0]), ([[0, 1, 0], [1, 1, 1]], [3, 9])],
+    ids=["a structural zero", "a known block"],
+)
+def test_an_exact_total_of_a_single_cell_is_kept_by_every_move(rows, totals, request):
+    with pm.Model() as model:
+        level = pm.Normal("level", 1.0, 1.0)
+        count = pm.Poisson("count", pt.exp(level) * np.array([1.0, 2.0, 1.0]))
+        noise = pmp.DiscreteGaussian(scale=2.0)
+        measure(count, mechanism=noise, observed=[1, 5, 4], invariants=(rows, totals))
+    drawn = walked(model, seed_of(request))
+    counts = drawn["count"]
+    assert np.all(counts @ np.transpose(rows) == totals)
+    level_mean, count_means = level_law(rows, totals, [1, 5, 4])
+    assert_mean(drawn["level"], level_mean, what="E level")
+    for i in range(3):
+        if counts[..., i].std():
+            assert_mean(counts[..., i], float(count_means[i]), what=f"E c{i}")
+        else:
+            assert counts[0, 0, i] == pytest.approx(count_means[i])
+
+
+def test_nuts_goes_on_from_a_structural_zero():
+    with pm.Model():
+        level = pm.Normal("level", 1.0, 1.0)
+        count = pm.Poisson("count", pt.exp(level) * np.array([1.0, 2.0, 1.0]))
+        measure(count, invariants=([[1, 0, 0]], [0]))
+        drawn = pm.sample(**SHORT)["posterior"]
+    assert not drawn["count"].values[..., 0].any()
+    assert len(np.unique(drawn["level"])) > 10
+
+
+def test_rates_of_zero_are_part_of_the_posterior(request):
+    """Below 0 the parameter has no rate at all; the noise says that there may be nobody."""
+    with pm.Model() as model:
+        theta = pm.Normal("theta", 0.0, 1.0)
+        count = pm.Poisson("count", pt.maximum(theta, 0.0) * np.array([1.0, 2.0]))
+        pmp.LinearMeasurements(
+            "y", count, np.eye(2, dtype=int), pmp.Gaussian(scale=1.5), observed=[0.4, -1.1]
+        )
+    drawn = walked(model, seed_of(request))
+    tables, grid = np.array(list(np.ndindex(25, 25))), np.linspace(-7, 7, 2801)
+    noise = np.exp(references.gaussian(np.array([0.4, -1.1]) - tables, 1.5).sum(axis=1))
+    rates = np.maximum(grid, 0.0)[:, None, None] * np.array([1.0, 2.0])
+    log_p = special.xlogy(tables, rates) - rates - special.gammaln(tables + 1.0)
+    weight = np.exp(-0.5 * grid**2) * (np.exp(log_p.sum(axis=2)) @ noise)
+    weight /= weight.sum()
+    below = weight[grid < 0].sum() + weight[grid == 0].sum() / 2
+    assert_mean(drawn["theta"] < 0, below, what="P(theta < 0)")
+    assert_mean(drawn["theta"], float(weight @ grid), what="E theta")
+
+
+def test_signed_cells_with_crossed_totals_are_drawn_from_their_posterior(request):
+    with pm.Model() as model:
+        cell = pm.DiscreteUniform("cell", -4, 5, shape=4)
+        pmp.LinearMeasurements(
+            "y",
+            cell,
+            np.eye(4, dtype=int),
+            pmp.DiscreteGaussian(scale=2.0),
+            observed=[-3, 1, 0, -2],
+            invariants=([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0]], [-2, 1, -1]),
+        )
+    drawn = walked(model, seed_of(request))
+    tables = np.array(list(np.ndindex(10, 10, 10, 10))) - 4
+    rows = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0]])
+    tables = tables[(tables @ rows.T == [-2, 1, -1]).all(axis=1)]
+    weight = np.exp(
+        references.discrete_gaussian(np.array([-3, 1, 0, -2]) - tables, 2.0).sum(axis=1)
+    )
+    first = float(weight @ tables[:, 0] / weight.sum())
+    assert_mean(drawn["cell"][..., 0], first, what="E c0")
+
+
+def test_a_table_starts_where_its_law_allows_it():
+    with pm.Model() as model:
+        count = pm.Poisson("count", np.array([0.0, 3.0, 4.0]))
+        measure(count, invariants=([[1, 1, 1]], [11]))
+        bounded = pm.DiscreteUniform("bounded", 3, 9, shape=3)
+        pmp.LinearMeasurements(
+            "z",
+            bounded,
+            np.eye(3, dtype=int),
+            pmp.Gaussian(scale=1.0),
+            observed=[3.0, 4, 5],
+            invariants=([[1, 1, 1], [1, 0, 0]], [20, 3]),
+        )
+    assert np.isfinite(model.compile_logp(**PLAIN)(model.initial_point()))
+
+
+@pytest.mark.parametrize(
+    "tie",
+    [
+        lambda c: -0.5 * (c - c[::-1]) ** 2,
+        lambda c: -0.1 * (c - pt.roll(c, 1)) ** 2,
+        lambda c: pt.switch(pt.gt(c[2], 8), -2.0, 0.0) * c,
+        lambda c: -0.01 * c * c.sum(),
+    ],
+    ids=["mirrored", "neighbours", "where another is large", "the sum"],
+)
+def test_factors_that_tie_cells_to_each_other_are_refused(tie):
+    with pm.Model():
+        count = pm.Poisson("c", 5.0, shape=3)
+        measure(count)
+        pm.Potential("tie", tie(count))
+        with pytest.raises(RecordError, match=r"one term for each.*got 'tie', which mixes them"):
+            pmp.LatticeWalk()
+
+
+def test_a_factor_whose_variable_moves_with_the_counts_is_refused_or_seen():
+    """A transform that depends on the counts moves the variable, and what depends on that."""
+    with pm.Model() as model:
+        count = pm.Poisson("c", 5.0, shape=3)
+        measure(count)
+        share = pm.Uniform("share", 0.0, count + 1.0)
+        pm.Normal("seen", share, 1.0, observed=[0.3, 2.0, 1.0])
+        density = compile_cell_density(model, model["c"], PLAIN)
+        pm.Normal("tied", share.sum(), 1.0, observed=2.0)
+        with pytest.raises(RecordError, match=r"one term for each.*got 'tied', which mixes them"):
+            pmp.LatticeWalk()
+    here = model.initial_point() | {"share_interval__": np.array([0.3, -0.2, 1.0])}
+    there = here | {"c": here["c"] + [0, 2, 0]}
+    terms = model.compile_logp(vars=[model["c"], model["share"], model["seen"]], **PLAIN)
+    change = density(there, there["c"]) - density(here, here["c"])
+    assert change[[0, 2]] == pytest.approx(0.0)
+    assert change[1] == pytest.approx(float(terms(there) - terms(here)))
+
+
+def test_a_factor_may_have_several_numbers_for_each_count():
+    with pm.Model() as model:
+        count = pm.Poisson("c", 5.0, shape=2)
+        pmp.LinearMeasurements("y", count, [[1, 1]], pmp.Laplace(scale=1.0), observed=[9.0])
+        pm.Normal("seen", count[:, None], 1.0, observed=[[4.0, 5.0], [6.0, 4.5]])
+        density = compile_cell_density(model, model["c"], PLAIN)
+    point = {"c": np.array([3, 6])}
+    expected = stats.poisson.logpmf([3, 6], 5.0)
+    expected += stats.norm.logpdf([[1.0, 2.0], [0.0, -1.5]]).sum(axis=1)
+    np.testing.assert_allclose(density(point, point["c"]), expected)
 
 
 def test_what_mixes_the_counts_is_refused():
