@@ -138,7 +138,42 @@ SUFFICIENT = [
     exponential,
     groups,
 ]
-GENERAL = [student, laplace, logistic_regression, many_categories]
+
+
+def counted_from_the_end():
+    groups = np.arange(SIZE) % 3 - 3
+    release(pm.Normal("x", pm.Normal("mu", shape=3)[groups], 1.0, shape=SIZE))
+
+
+def looked_up_from_the_end():
+    z = pm.Categorical("z", np.array([0.2, 0.5, 0.3]), shape=SIZE)
+    release(pm.Normal("x", pm.Normal("mu", shape=3)[z - 1], 1.0, shape=SIZE))
+
+
+def far_from_zero():
+    # Beside a spread of one, squares of these have no digits left.
+    release(pm.Normal("x", pm.Normal("mu", 1e9, 1.0), pm.HalfNormal("sigma"), shape=SIZE))
+
+
+def random_walk():
+    level = pm.GaussianRandomWalk("level", init_dist=pm.Normal.dist(), steps=SIZE - 1)
+    release(pm.Normal("x", level, 1.0, shape=SIZE))
+
+
+def cast_to_integers():
+    z = pm.Normal("z", shape=SIZE)
+    release(pm.Normal("x", pt.cast(2 * pm.Normal("a") + z, "int64"), 1.0, shape=SIZE))
+
+
+SUFFICIENT += [counted_from_the_end, looked_up_from_the_end, far_from_zero]
+GENERAL = [
+    student,
+    laplace,
+    logistic_regression,
+    many_categories,
+    random_walk,
+    cast_to_integers,
+]
 
 
 def build(write):

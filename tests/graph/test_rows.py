@@ -13,6 +13,7 @@ X = np.random.default_rng(1).normal(size=(SIZE, 2))
 THETA = np.array([0.3, 1.7, -0.4])
 
 x, theta = pt.matrix("x", shape=(SIZE, 2)), pt.vector("theta", shape=(3,))
+effects, pairs = pt.vector("effects", shape=(SIZE,)), pt.matrix("pairs", shape=(2, SIZE))
 covariate = pt.constant(np.random.default_rng(2).normal(size=SIZE))
 table = pt.constant(np.arange(6.0).reshape(3, 2))
 
@@ -28,6 +29,10 @@ BY_ROWS = {
     "a product with itself": (x[:, 0] * theta[0]) * (x[:, 0] * theta[0]) * theta[1],
     "a choice": pt.switch(x[:, 0] > 0, theta[0], theta[1]),
     "a row of a table": (table * theta[0])[(x[:, 0] > 0).astype("int64")][:, 1],
+    "a row counted from the end": (table * theta[0])[(x[:, 0] > 0).astype("int64") - 3][:, 1],
+    "rows counted from the end": theta[np.array([-1, -3, -2, -2, 0, 1, -1])] * x[:, 0],
+    "truth values added up": (x > 0).sum(axis=1) * theta[0],
+    "a product of truth values": (x > 0).astype("int64") @ pt.constant(np.array([1, 2])) * theta[1],
     "whole columns by a step": x[:, ::2] + theta[0],
     "any function of the records alone": pt.cumsum(x, axis=1)[:, 1] * theta[0],
 }
@@ -39,11 +44,14 @@ NOT_BY_ROWS = {
     "some of the records": (x * theta[0])[1:, 0],
     "records in another order": (x * theta[0])[::-1, 0],
     "a running total of moved records": pt.cumsum(x[:, 0] * theta[0]),
+    "a parameter for each record": x[:, 0] * effects,
+    "a function of parameters for each record": x[:, 0] + pt.cumsum(effects),
+    "a row of parameters for each record": x[:, 0] - pairs[1],
 }
 
 
 def _loop(tensor):
-    rows = RowExpressions([x], [theta])
+    rows = RowExpressions([x], [theta, effects, pairs])
     return row_sums([rows.of(*simplified([tensor]))], rows)[0]
 
 
