@@ -42,6 +42,10 @@ class StudyError(PrivacyError):
     """A study was asked for something that it could not resume or repeat."""
 
 
+class SamplingError(PrivacyError):
+    """Sampling ended before there was a draw to return."""
+
+
 class PlotError(PrivacyError):
     """A plot was asked for that the result does not have the draws for."""
 

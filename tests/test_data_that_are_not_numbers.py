@@ -129,6 +129,16 @@ def test_contributions_that_some_records_do_not_have_are_refused():
     find_databases(model)
 
 
+def test_minibatches_are_refused():
+    with pm.Model() as model:
+        b = pm.Normal("b", 0, 1)
+        pm.Normal("y", b, 1, observed=pm.Minibatch(np.arange(20.0), batch_size=5), total_size=20)
+        release(pm.Normal("x", b, 1, shape=4))
+    for door in (find_databases, lambda model: pmp.sample(model=model)):
+        with pytest.raises(RecordError, match="observed values of 'y' must stay the same"):
+            door(model)
+
+
 def test_single_precision_is_refused():
     with (
         pytensor.config.change_flags(floatX="float32"),

@@ -15,6 +15,7 @@ from pymc_privacy._compat import (
     Variable,
     _logprob,
     _support_point,
+    ancestors,
     modelcontext,
     numba_core_rv_funcify,
     numba_njit,
@@ -24,8 +25,8 @@ from pymc_privacy.distributions.curation import as_curated
 from pymc_privacy.distributions.record_checks import (
     check_categories,
     check_data_behind,
+    check_draws,
     check_integers,
-    drawable_records,
     refuse_dependent_rows,
 )
 from pymc_privacy.distributions.records import existing_rows, is_sized, size_of
@@ -33,7 +34,7 @@ from pymc_privacy.distributions.tensor_engine import register_tensor_engine
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
 from pymc_privacy.graph.columns import column_sums
 from pymc_privacy.graph.finite import refuse_single_precision
-from pymc_privacy.graph.locality import with_known_width
+from pymc_privacy.graph.locality import find_records, with_known_width
 from pymc_privacy.mechanisms import (
     CoordinateMechanism,
     Mechanism,
@@ -169,7 +170,8 @@ class Privatized(Distribution):
         check_data_behind(name, contributions, model)
         contributions = with_known_width(contributions, model)
         refuse_dependent_rows(name, contributions, model)
-        records = drawable_records(name, contributions, model)
+        check_draws(name, contributions, model)
+        records = find_records(name, contributions, model)
         if observed is not None:
             observed = check_release(name, observed, contributions, mechanism, local=local)
             observed = _with_suppressed(observed, mechanism)
@@ -217,7 +219,9 @@ class Privatized(Distribution):
         """
         release = card if isinstance(card, Release) else read_card(card)
         contributions = _as_contributions(name, contributions)
-        rows = contributions.type.shape[0] if contributions.ndim else None
+        rows: Any = contributions.type.shape[0] if contributions.ndim else None
+        if any(map(is_sized, ancestors([contributions]))):
+            rows = "a random number of them"
         if release.size is not None and rows not in (None, release.size):
             raise ReleaseError(
                 f"The contributions to {name!r} must have as many records as were released, "

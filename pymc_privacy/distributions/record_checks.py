@@ -7,8 +7,9 @@ import numpy as np
 from pymc_privacy._compat import TensorVariable, ancestors
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.cells import support_of
+from pymc_privacy.graph.drawable import can_be_drawn
 from pymc_privacy.graph.finite import refuse_data_that_are_not_numbers
-from pymc_privacy.graph.locality import find_records, parents
+from pymc_privacy.graph.locality import parents
 from pymc_privacy.mechanisms import Mechanism, RandomizedResponse
 
 
@@ -36,17 +37,16 @@ def refuse_dependent_rows(name: str, contributions: TensorVariable, model) -> No
             )
 
 
-def drawable_records(name: str, contributions: TensorVariable, model) -> list[TensorVariable]:
-    """Return the record variables behind a release, which must have draws."""
-    try:
-        return find_records(name, contributions, model)
-    except NotImplementedError as error:
-        behind = ", ".join(repr(rv.name) for rv in parents(contributions, model))
-        raise RecordError(
-            f"The records behind {name!r} must have a law that can be drawn from, because records "
-            f"are proposed from it; got {behind}, which cannot ({str(error).split('. ')[0]}). Give "
-            "CustomDist a random= or a dist=."
-        ) from error
+def check_draws(name: str, contributions: TensorVariable, model) -> None:
+    """Refuse records that have a density but no draws."""
+    for rv in parents(contributions, model):
+        if rv in model.free_RVs and rv.ndim and not can_be_drawn(model, {rv.name: "prior"}):
+            raise RecordError(
+                f"The records behind {name!r} must have a law that can be drawn from, because "
+                f"records are proposed from it; got {rv.name!r}, a "
+                f"{type(rv.owner.op).__name__.removesuffix('RV')} without draws. Give a CustomDist "
+                "random= or dist=."
+            )
 
 
 def check_integers(name: str, contributions: TensorVariable, mechanism: Mechanism) -> None:

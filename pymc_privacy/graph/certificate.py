@@ -39,7 +39,7 @@ from pymc_privacy.errors import CertificateError
 from pymc_privacy.graph.cells import support_of
 from pymc_privacy.graph.columns import float_columns
 from pymc_privacy.graph.database import contributions_of, factors_of, is_release
-from pymc_privacy.graph.points import INTERPRETED, Point
+from pymc_privacy.graph.points import INTERPRETED, Point, looked_up_in_vain
 from pymc_privacy.graph.rows import simplified
 
 # Right models came within 4e-4 of this, wrong ones were beyond a thousand times of it.
@@ -208,10 +208,7 @@ class Reference:
             )
             return self._terms(*values)
         except IndexError as error:
-            raise CertificateError(
-                "Every value that records and parameters can have must have a log density; but at "
-                f"a draw from the prior something is looked up where there is nothing: {error}"
-            ) from error
+            raise CertificateError(looked_up_in_vain(error)) from error
 
     def rows(self, names: Collection[str], size: int) -> Callable[[Point], np.ndarray]:
         """Return a function of a point, what some factors say of each record, without the rest."""

@@ -139,7 +139,9 @@ def _slope(
         for side in (step, -step)
     )
     parts = gradient * direction
-    tolerance = 1e-4 * (1 + np.abs(parts).sum()) + 1e-12 * scale / step
+    # Neither a step nor a sum of terms is more exact than its last digit.
+    lost = 1e-15 * np.abs(q).max() / step
+    tolerance = (1e-4 + lost) * (1 + np.abs(parts).sum()) + 1e-12 * scale / step
     what = "the slope of the log density of parameters given records"
     with np.errstate(invalid="ignore"):
         return Comparison(what, (up - down) / (2 * step), parts.sum(), tolerance=tolerance)
@@ -358,7 +360,7 @@ def _widths_of_cells(program, database: Database, reference, pairs) -> Iterator[
         # What is kept of u may be its distance from either end.
         u = np.mod([column[0] for column in columns], 1.0)
         with np.errstate(all="ignore"):
-            gaps = np.log(np.ptp(u, axis=0)) - mean_log_range(draws)
+            gaps = np.log(np.maximum(np.ptp(u, axis=0), 1e-300)) - mean_log_range(draws)
             gaps = gaps - reference.terms(here).by_name[rv.name]
         gaps = gaps[np.isfinite(gaps)]
         if gaps.size:

@@ -24,7 +24,7 @@ from pymc_privacy.graph.database import Database
 from pymc_privacy.graph.points import Point
 from pymc_privacy.graph.programs import RecordProgram
 
-_CONDITIONAL_ROWS, _MOST_DRAWS, _ERRORS = 2000, 64, 6.5
+_CONDITIONAL_ROWS, _MOST_DRAWS, _ERRORS = 8000, 64, 6.5
 
 
 def compare_records(

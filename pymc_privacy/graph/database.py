@@ -16,8 +16,10 @@ from pymc_privacy.errors import RecordError, ReleaseError
 from pymc_privacy.graph.finite import (
     refuse_contributions_that_are_not_numbers,
     refuse_data_that_are_not_numbers,
+    refuse_random_data,
 )
 from pymc_privacy.graph.locality import Probe, not_local, parents
+from pymc_privacy.graph.miscompiled import refuse_forgotten_floors
 from pymc_privacy.graph.points import Point, probing_point
 from pymc_privacy.mechanisms import Mechanism
 
@@ -109,12 +111,18 @@ def find_databases(model, records: Sequence[TensorVariable] | None = None) -> li
         records = [rv for rv in model.free_RVs if is_marked(rv)]
     # Data can be set anew after the model was written.
     check_data(model)
+    refuse_forgotten_floors(
+        {repr(f.name): [f] if f in model.potentials else f.owner.inputs for f in factors_of(model)},
+        model,
+    )
+    _check_held(model, records)
     factors = {factor: _seen_by(model, factor) for factor in factors_of(model)}
     return [_database(model, group, factors) for group in _groups(records, factors)]
 
 
 def check_data(model) -> None:
-    """Refuse data that are not numbers, wherever the finished model uses them."""
+    """Refuse data that are not numbers, or not fixed, wherever the finished model uses them."""
+    refuse_random_data(model)
     releases = [rv for rv in model.basic_RVs if is_release(rv)]
     for release in releases:
         if type(release.owner.op) is PrivatizedRV and release in model.observed_RVs:
@@ -122,6 +130,21 @@ def check_data(model) -> None:
     graphs = {f"the contributions to {r.name!r}": contributions_of(r) for r in releases}
     others = [factor for factor in factors_of(model) if factor not in set(releases)]
     refuse_data_that_are_not_numbers(model, graphs, others)
+
+
+def _check_held(model, records: Sequence[TensorVariable]) -> None:
+    """Refuse to hold a variable in coordinates that depend on the records, which move it along."""
+    moving = {model.rvs_to_values[rv] for rv in records}
+    for rv in model.free_RVs:
+        if rv in records or model.rvs_to_transforms[rv] is None:
+            continue
+        [held] = model.replace_rvs_by_values([rv])
+        if moving & set(ancestors([held])):
+            names = ", ".join(repr(record.name) for record in records)
+            raise RecordError(
+                f"{rv.name!r} must be updated in the same step as the records {names}: its "
+                "bounds depend on them, so that it would move with them unseen."
+            )
 
 
 Factors = dict[TensorVariable, set[TensorVariable]]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pymc_privacy._compat import TensorVariable, ancestors
+from pymc_privacy.graph.drawable import can_be_drawn
 from pymc_privacy.graph.locality import Point, Probe, parents, probing_point
 
 
@@ -18,15 +19,19 @@ def shared_effects(
 ) -> list[TensorVariable]:
     """Return those of the records that no release sees itself, and whose rows the model mixes.
 
-    What such an effect is computed from is no record either.
+    Nor is one a record that cannot be drawn, or that such an effect is computed from.
     """
     released = {rv for graph in contributions for rv in parents(graph, model)}
     effects = [rv for rv in records if rv not in released]
     if not effects:
         return []
     start = probing_point(model)
-    mixed = [rv for rv in effects if _is_mixed(model, start, rv)]
-    above = set(ancestors(mixed))
+    others = [
+        rv
+        for rv in effects
+        if _is_mixed(model, start, rv) or not can_be_drawn(model, {rv.name: "prior"})
+    ]
+    above = set(ancestors(others))
     return [rv for rv in effects if rv in above]
 
 

@@ -19,6 +19,7 @@ from pymc_privacy._compat import (
     ancestors,
     compile_graph,
     config,
+    rvs_in_graph,
 )
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.points import INTERPRETED, Point, probing_point
@@ -52,6 +53,17 @@ def refuse_single_precision() -> None:
             "densities far out lose too many digits otherwise, and draws would not be from the "
             f"posterior; got {config.floatX!r}."
         )
+
+
+def refuse_random_data(model) -> None:
+    """Raise an error where observed values are drawn anew at every look, as minibatches are."""
+    for rv in model.observed_RVs:
+        if rvs_in_graph([model.rvs_to_values[rv]]):
+            raise RecordError(
+                f"The observed values of {rv.name!r} must stay the same, because draws are from "
+                "the posterior given all of them; got a minibatch, of which every evaluation of "
+                "the density sees another part. Give all data as observed=."
+            )
 
 
 def refuse_data_that_are_not_numbers(

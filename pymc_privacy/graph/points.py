@@ -8,6 +8,7 @@ import numpy as np
 
 from pymc_privacy._compat import Mode, TensorVariable, compile_graph
 from pymc_privacy.distributions.records import sizes_of
+from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.generators import given_others, in_value_coordinates, with_generator
 
 Point = dict[str, np.ndarray]
@@ -42,7 +43,22 @@ def conditional_sampler(model, variables: Sequence[TensorVariable]) -> Sampler:
     draw = compile_graph(
         [rng, *model.value_vars], fresh, on_unused_input="ignore", mode=INTERPRETED
     )
-    return lambda generator, point: [np.array(v) for v in draw(generator, *point.values())]
+
+    def sample(generator: np.random.Generator, point: Point) -> list[np.ndarray]:
+        try:
+            return [np.array(value) for value in draw(generator, *point.values())]
+        except IndexError as error:
+            raise RecordError(looked_up_in_vain(error)) from error
+
+    return sample
+
+
+def looked_up_in_vain(error: IndexError) -> str:
+    """Say that a model looks up what is not there, which machine code would not notice."""
+    return (
+        "Every value that variables can have must have a log density; but at a draw from the "
+        f"prior something is looked up where there is nothing: {str(error).splitlines()[0]}."
+    )
 
 
 def _draws(model, start: Point, rng: np.random.Generator) -> Iterator[Point]:

@@ -29,6 +29,7 @@ from pymc_privacy.graph.database import (
     is_release,
 )
 from pymc_privacy.graph.finite import refuse_single_precision
+from pymc_privacy.inference.interruption import stopped_in_a_sentence
 from pymc_privacy.inference.starting import starting_points
 from pymc_privacy.results import (
     attach_privacy,
@@ -110,10 +111,12 @@ def sample(
         kwargs |= _default_steps(model, kwargs)
     checks, quiet = kwargs.get("compute_convergence_checks", True), kwargs.get("quiet", False)
     if not kwargs.get("return_inferencedata", True):
-        return pm.sample(draws, model=model, **kwargs)
+        with stopped_in_a_sentence():
+            return pm.sample(draws, model=model, **kwargs)
     # Of thousands of records some have a large r_hat by chance.
     kwargs["compute_convergence_checks"] = checks and not stored
-    result = pm.sample(draws, model=model, **kwargs)
+    with stopped_in_a_sentence():
+        result = pm.sample(draws, model=model, **kwargs)
     attach_privacy(result, model)
     if checks and (parameters := without_records(result, stored)) is not None:
         if stored and not quiet:

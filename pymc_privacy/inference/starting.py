@@ -17,6 +17,7 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.distributions.linear_measurements import LatticeCounts
 from pymc_privacy.distributions.starts import starts_of_sizes
+from pymc_privacy.graph.drawable import can_be_drawn
 from pymc_privacy.graph.locality import Point
 
 MOST_TRIES = 100
@@ -79,20 +80,9 @@ def _is_flat(rv: Any) -> bool:
 def _not_drawable(model, fixed: dict[Any, Any], names: Iterable[str]) -> set[str]:
     """Return the variables whose law has no draws, given where the others start."""
     names = list(names)
-    if _draws(model, fixed | dict.fromkeys(names, "prior")):
+    if can_be_drawn(model, fixed | dict.fromkeys(names, "prior")):
         return set()
-    return {name for name in names if not _draws(model, fixed | {name: "prior"})}
-
-
-def _draws(model, strategy: dict[Any, Any]) -> bool:
-    try:
-        _start(model, strategy)(0)
-    except NotImplementedError:
-        return False
-    except (ValueError, ArithmeticError):
-        # Parameters that the law does not allow, which other draws do not have.
-        return True
-    return True
+    return {name for name in names if not can_be_drawn(model, fixed | {name: "prior"})}
 
 
 def _start(model, strategy: dict[Any, Any]) -> Callable[[int], Point]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +12,7 @@ from pymc_privacy._compat import (
     BlockedStep,
     Competence,
     StepMethodState,
+    ancestors,
     dataclass_state,
     get_random_generator,
     get_value_vars_from_user_vars,
@@ -130,6 +132,7 @@ class Interweave(BlockedStep):
                 "Interweave moves parameters together with the records behind a Privatized "
                 "release; this model has none."
             )
+        _check_complete(model, records)
         self.databases = find_databases(model, records)
         self._certifier = Certifier(model, [value.name for value in parameters])
         self._is_certified = False
@@ -284,3 +287,19 @@ class Interweave(BlockedStep):
     @staticmethod
     def _make_progressbar_update_functions():
         return progress_updates(_SHOWN)
+
+
+def _check_complete(model: Any, records: Sequence[Any]) -> None:
+    """Refuse to carry records along without those that are drawn given them."""
+    left_out = [
+        rv
+        for rv in model.free_RVs
+        if is_marked(rv) and rv not in records and set(ancestors([rv])) & set(records)
+    ]
+    if left_out:
+        names = ", ".join(repr(rv.name) for rv in left_out)
+        raise RecordError(
+            "Interweave carries records along with their parameters, so it must be given all "
+            f"records that depend on them; {names} would be left behind. Give them to the same "
+            "Interweave, or update the records with RecordSweep and the parameters otherwise."
+        )

@@ -126,6 +126,20 @@ def test_a_total_is_not_clipped():
         assert contributions_of(pmp.Privatized.from_card("n_dp", n, card)) is n
 
 
+def test_a_public_number_of_records_is_not_random():
+    card = published(np.zeros(4), bounds=(0, 1))
+    with pm.Model():
+        n = pm.DiscreteUniform("n", 1, 4)
+        x = pmp.Records("x", pm.Normal.dist(0, 1), size=n, capacity=4)
+        with pytest.raises(ReleaseError, match="which is public; got a random number"):
+            pmp.Privatized.from_card("s", x, card)
+    card = published(np.zeros(4), bounds=(0, 1), neighbours="add_remove")
+    with pm.Model():
+        n = pm.DiscreteUniform("n", 1, 4)
+        x = pmp.Records("x", pm.Normal.dist(0, 1), size=n, capacity=4)
+        pmp.Privatized.from_card("s", x, card)
+
+
 @pytest.mark.parametrize("width", [None, 2])
 def test_contributions_of_another_width_are_refused(width):
     bounds, values = ((0, 1), np.zeros(4)) if width else ([(0, 1)] * 3, np.zeros((4, 3)))

@@ -1,6 +1,7 @@
 """`pmp.sample`: the same posterior as `pm.sample`, with better manners."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pymc as pm
@@ -13,7 +14,13 @@ import pymc_privacy as pmp
 from pymc_privacy.distributions.assignment import assign_records
 from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.distributions.privatized import released_contributions
-from pymc_privacy.errors import ComparisonWarning, MixingWarning, RecordError, ReleaseError
+from pymc_privacy.errors import (
+    ComparisonWarning,
+    MixingWarning,
+    RecordError,
+    ReleaseError,
+    SamplingError,
+)
 from pymc_privacy.reparameterise.movable import MOST_PARAMETERS
 from tests import references
 from tests.references import Release
@@ -255,3 +262,35 @@ def test_effects_that_the_model_looks_at_elsewhere_are_parameters(request, late)
     exact = np.linalg.solve(precision, design.T @ (np.append(outcomes, 6.0) / variance))
     for k in range(4):
         assert_mean(result.posterior["effect"].values[..., k], exact[k], what=f"effect {k}")
+
+
+@pytest.mark.parametrize("after", [3, 14], ids=["in tuning", "later"])
+def test_stopping_returns_the_draws_so_far_or_says_that_there_are_none(after, monkeypatch):
+    """As `pm.sample` does, but for the sentence."""
+    steps, whole = iter(range(1000)), pmp.Interweave.step
+
+    def step(self, point):
+        if next(steps) == after:
+            raise KeyboardInterrupt
+        return whole(self, point)
+
+    monkeypatch.setattr(pmp.Interweave, "step", step)
+    with pm.Model():
+        mu = pm.Normal("mu", 0, 3)
+        x = pm.Normal("x", mu, 1, shape=5)
+        pmp.Privatized("s", x, pmp.Laplace(scale=2.0), observed=1.0)
+        run = partial(
+            pmp.sample,
+            10,
+            tune=10,
+            chains=1,
+            cores=1,
+            progressbar=False,
+            random_seed=1,
+            compute_convergence_checks=False,
+        )
+        if after < 10:
+            with pytest.raises(SamplingError, match="stopped before the first draw after tuning"):
+                run()
+        else:
+            assert run().posterior.sizes["draw"] == after - 10

@@ -16,7 +16,7 @@ from pymc_privacy.reparameterise import Reparameterisation
 from pymc_privacy.reparameterise.movable import MOST_PARAMETERS
 from tests.geweke import alternate, build, largest_z, natural
 from tests.short_runs import SHORT
-from tests.stochastic import FALSE_ALARM, Z_LIMIT, seed_of
+from tests.stochastic import FALSE_ALARM, Z_LIMIT, assert_mean, seed_of
 
 SIZE = 6
 
@@ -427,3 +427,53 @@ def test_every_sweep_is_nearly_an_independent_draw(epsilon, request):
     for name in ("mu", "sigma"):
         effective = array_stats.ess(result.posterior[name].values, chain_axis=0, draw_axis=1)
         assert effective / 3000 > 0.5, f"{name}: {effective / 3000:.2f} per sweep"
+
+
+def records_below_records(law):
+    with pm.Model() as model:
+        mu = pm.HalfNormal("mu", 1)
+        x = pm.Exponential("x", mu, shape=5)
+        y = law(x)
+        pmp.Privatized("s", pt.stack([x, y], axis=1), pmp.Laplace(scale=1.0), observed=[1.0, 2.0])
+    return model
+
+
+def test_records_are_not_carried_without_those_drawn_given_them():
+    model = records_below_records(lambda x: pm.Normal("y", x, 1, shape=5))
+    with pytest.raises(RecordError, match="'y' would be left behind"):
+        pmp.Interweave([model["mu"], model["x"]], model=model)
+
+
+def test_nothing_is_held_in_coordinates_that_move_with_the_records():
+    """The value that is held is a share of (0, x)."""
+    model = records_below_records(lambda x: pm.Uniform("y", 0, x, shape=5))
+    with pytest.raises(RecordError, match=r"'y' must be updated in the same step .* 'x'"):
+        pmp.RecordSweep([model["x"]], model=model)
+    assert pmp.RecordSweep([model["y"]], model=model).vars
+    assert pmp.RecordSweep(model=model).vars
+
+
+def test_a_record_below_may_have_a_step_of_its_own(request):
+    """Held in coordinates of its own: Geweke's check of three steps in turn."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.5, 1)
+        x = pm.Normal("x", mu, 1, shape=3)
+        y = pm.Normal("y", x, 1, shape=3)
+        data = pm.Data("data", 0.0)
+        pmp.Privatized("s", x * y, pmp.Laplace(scale=1.0), observed=data)
+    seed = seed_of(request)
+    steps = [pmp.RecordSweep([v], model=model, rng=seed + k) for k, v in enumerate((x, y))]
+    rng, point, draws = np.random.default_rng(seed), model.initial_point(seed), []
+    for _ in range(6000):
+        total = (point["x"] * point["y"]).sum()
+        data.set_value(total + rng.laplace())
+        for step in steps:
+            for sweep in step._sweeps:
+                sweep.forget()
+            point, _ = step.step(point)
+        # mu given x, exactly.
+        mean = (0.5 + point["x"].sum()) / 4
+        point = point | {"mu": np.asarray(rng.normal(mean, 0.5))}
+        draws.append([point["mu"], point["mu"] ** 2, point["y"].sum()])
+    for column, expected in zip(np.array(draws).T, (0.5, 1.25, 1.5), strict=True):
+        assert_mean(column[None], expected)
