@@ -39,8 +39,8 @@ from pymc_privacy.graph.programs import RecordProgram
 from pymc_privacy.graph.sizing import SizedDatabase, log_name
 
 # Moves of each kind that are looked at, and how far they go.
-_MOST_MOVES = 8
-_LENGTHS = (1, -1, 3)
+_MOST_MOVES = 6
+_LENGTHS = (1, -3)
 
 
 class Lattice(NamedTuple):
