@@ -70,7 +70,8 @@ def ends_of_counts(count: TensorVariable) -> tuple[np.ndarray, np.ndarray]:
             rate = _constant(op.dist_params(count.owner)[0])
             upper = None if rate is None else np.where(rate > 0, np.inf, 0.0)
     ends = (0 if lower is None else np.ceil(lower), np.inf if upper is None else np.floor(upper))
-    return np.broadcast_arrays(*(np.broadcast_to(end, count.type.shape) for end in ends))
+    least, most = (np.broadcast_to(end, count.type.shape) for end in ends)
+    return least, most
 
 
 def largest_count(count: TensorVariable) -> np.ndarray | None:

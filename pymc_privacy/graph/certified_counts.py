@@ -6,8 +6,8 @@ With L the log density of the model, q and q' parameters, c and c' counts:
 L(q, c') - L(q, c), and no exact total changes; carried counts have the rates' Poisson
 probabilities, and keep the exact totals.
 
-*counts*. centred(q', c') + noise(S') and law(q', c') + noise(S'), S' the totals of c', change as
-L(q', x') does, x' any records with these counts.
+*counts*. centred(q', c') and law(q', c') change as all terms of L(q', x') but the releases' do, x'
+any records with these counts, and noise(S'), S' their totals, as those of the releases.
 
 *sized*. centred is that of the records that exist. noncentred, or others and refresh, change as
 all terms but the records' do when the size changes too, plus log nu and the log weight of
@@ -39,8 +39,8 @@ from pymc_privacy.graph.programs import RecordProgram
 from pymc_privacy.graph.sizing import SizedDatabase, log_name
 
 # Moves of each kind that are looked at, and how far they go.
-_MOST_MOVES = 8
-_LENGTHS = (1, -1, 3)
+_MOST_MOVES = 6
+_LENGTHS = (1, -3)
 
 
 class Lattice(NamedTuple):
@@ -78,8 +78,6 @@ def compare_lattice(
     names = [name for name in reference.factors if name not in set(lattice.exact_names)]
     for label, here, there in pairs:
         before = reference.terms(here)
-        if not math.isfinite(before.total(names)):
-            continue
         yield from _moves(lattice, reference, names, before, here, label)
         if lattice.carry is not None:
             yield from _carried(lattice, reference, (here, there), label)
@@ -115,9 +113,23 @@ def _move(
     # The running totals of the moves themselves.
     for cell in np.flatnonzero(vector):
         found += lattice_walk.shift(cell, vector[cell], totals, *lattice.noisy)
-    yield _change(what, before, reference.terms(moved), names, found)
+    after = reference.terms(moved)
+    # Where a cell cannot be what it was drawn as, others may still move.
+    if not math.isnan(found):
+        expected = _difference(before, after, names)
+        yield Comparison(what, expected, found, before.scale + after.scale)
     exact = np.zeros(len(lattice.exact))
     yield Comparison(f"{what}, exact totals", exact, lattice.exact @ vector)
+
+
+def _difference(before: Terms, after: Terms, names: Collection[str]) -> float:
+    """Return the change of the log density; what is impossible before and after has not changed."""
+    total = 0.0
+    for name in names:
+        here, there = before.by_name[name], after.by_name[name]
+        with np.errstate(invalid="ignore"):
+            total += float(np.where(here == there, 0.0, there - here).sum())
+    return total
 
 
 def _carried(lattice, reference, points: tuple[Point, Point], label: str) -> Iterator[Comparison]:
@@ -158,26 +170,25 @@ def compare_counts(
     pairs: Sequence[Pair],
 ) -> Iterator[Comparison]:
     """Compare densities by counts with the model, at other parameters and other records."""
+    releases = [rv.name for c in counted for rv in c.database.releases]
+    others = [name for name in reference.factors if name not in set(releases)]
     for label, here, there in pairs:
         start = _by_counts(program, counted, cells, here)
         before = reference.terms(here)
-        if not math.isfinite(before.total(reference.factors)):
-            continue
         moved = {f"other parameters, {label}": there}
         moved |= {f"every cell occupied, {label}": here | _cycled(counted, 0)}
         moved |= {f"other counts, {label}": there | _cycled(counted, 1)}
         for place, point in moved.items():
             after = reference.terms(point)
             found = _by_counts(program, counted, cells, point)
-            for name in found:
-                what = f"the change of the log density by counts, {name} ({place})"
-                with np.errstate(invalid="ignore"):
-                    change = found[name] - start[name]
-                yield _change(what, before, after, reference.factors, change)
+            for name, seen in (("given", others), ("with", others), ("noise of", releases)):
+                what = f"the change of the log density {name} counts ({place})"
+                if math.isfinite(before.total(seen)):
+                    yield _change(what, before, after, seen, found[name] - start[name])
 
 
 def _by_counts(program, counted, cells: count_states.Cells, point: Point) -> dict[str, float]:
-    """Return the log density at a point, by each of two ways to compute it."""
+    """Return the log density at a point, by each of two ways to compute it, and of the noise."""
     counts = np.concatenate(
         [np.bincount(c.cells_at(point), minlength=c.cells.size) for c in counted]
     ).astype(np.int64)
@@ -187,7 +198,7 @@ def _by_counts(program, counted, cells: count_states.Cells, point: Point) -> dic
     prior, probabilities = program.functions["law"](q, *held)
     with np.errstate(divide="ignore"):
         law = float(np.asarray(prior)) + float(special.xlogy(counts, probabilities).sum())
-    return {"given counts": centred + noise, "with the counts": law + noise}
+    return {"given": centred, "with": law, "noise of": noise}
 
 
 def _cycled(counted: Sequence[CountedDatabase], skip: int) -> Point:
@@ -211,13 +222,15 @@ def compare_sized(
 ) -> Iterator[Comparison]:
     """Compare the densities of parameters and sizes with the model of full capacity."""
     names = {rv.name for d in databases for rv in d.database.records}
+    releases = {rv.name for d in databases for rv in d.database.releases}
     others = [name for name in reference.factors if name not in names]
+    given = [name for name in reference.factors if name not in releases]
     for turn, (label, here, there) in enumerate(pairs):
         numbers = [_numbers(d.capacity, turn) for d in databases]
         now, then = ([pair[k] for pair in numbers] for k in (0, 1))
         here, there = (_with_sizes(p, databases, now) for p in (here, there))
         before = reference.terms(here)
-        if not math.isfinite(before.total(reference.factors)):
+        if not math.isfinite(before.total(given)):
             continue
         moved = _with_sizes(there, databases, then)
         q, r = (_coordinates(program, databases, p, n) for p, n in ((here, now), (there, now)))
@@ -228,7 +241,7 @@ def compare_sized(
         density = program.given_records(q, held, rows)
         what = f"the change of the log density of parameters given records that exist ({label})"
         found = _number(density(r)) - _number(density(q))
-        yield _change(what, before, reference.terms(there), reference.factors, found)
+        yield _change(what, before, reference.terms(there), given, found)
         end = _coordinates(program, databases, moved, then)
         bounds = tuple(np.asarray(b) for d in databases for b in (1, d.capacity))
         sizes = sum(math.log(n - 0.5) for n in then) - sum(math.log(n - 0.5) for n in now)
@@ -257,7 +270,8 @@ def compare_sized(
                 moved[name] = np.array(moved[name])
                 moved[name][: len(values)] = values
         what = f"the change of the log density when sizes change too ({label})"
-        yield _change(what, before, reference.terms(moved), others, last - start, sizes)
+        if math.isfinite(before.total(others)):
+            yield _change(what, before, reference.terms(moved), others, last - start, sizes)
 
 
 def _numbers(capacity: int, turn: int) -> tuple[int, int]:
@@ -328,15 +342,15 @@ def compare_jumps(
     for turn, (label, here, _) in enumerate(pairs):
         numbers = _numbers(capacity, turn)
         points = [_with_sizes(here, [sized.database], [n]) for n in numbers]
-        terms = [reference.terms(point) for point in points]
+        before, after = (reference.terms(point) for point in points)
         yield from _contributions(sized, reference, points[0], numbers[0], releases, label)
         sizes = np.array(numbers, dtype=here[size].dtype)
         with np.errstate(invalid="ignore"):
             first, last = sized.log_size(sizes, *(here[name] for name in sized.inputs))[0]
-        if math.isfinite(terms[0].total(others)):
+        if math.isfinite(before.total(others)):
             what = f"the change of all factors of the size alone ({label})"
-            yield _change(what, *terms, others, last - first)
-        if releases and math.isfinite(terms[0].total(releases)):
+            yield _change(what, before, after, others, last - first)
+        if releases and math.isfinite(before.total(releases)):
             noises = [
                 birth_death.log_noise(
                     sized.noise, reference.contributions(point, releases)[:, :n].sum(axis=1)
@@ -344,7 +358,7 @@ def compare_jumps(
                 for point, n in zip(points, numbers, strict=True)
             ]
             what = f"the change of the noise when records come and go ({label})"
-            yield _change(what, *terms, releases, noises[1] - noises[0])
+            yield _change(what, before, after, releases, noises[1] - noises[0])
 
 
 def _contributions(sized, reference, point: Point, number: int, releases, label):

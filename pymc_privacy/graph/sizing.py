@@ -265,9 +265,9 @@ def _graphs_given_base(
     model, sizing: Sizing, parameters: Sequence[Variable], carried: CarriedRecords, detail: Detail
 ) -> tuple[dict[str, Graph], np.ndarray]:
     """Return the functions of base variates, and the weights of the releases' misfit."""
-    given: Any = (model, sizing.databases, parameters, carried)
-    statistics = statistics_given_base(*given, detail=detail)
-    density = density_given_base(*given, statistics, detail=detail)
+    records = sizing.databases
+    statistics = statistics_given_base(model, records, parameters, carried, detail=detail)
+    density = density_given_base(model, records, parameters, carried, statistics, detail=detail)
     misfit, weights = misfit_of_releases(model, statistics)
     longer = {column: column.type(column.name) for column in carried.columns}
     owners = _owners(carried, sizing.number_of)

@@ -64,7 +64,8 @@ def posterior_counts(idata: Any, *, model: Any = None, random_seed: Any = None) 
     with pm.Model(coords=model.coords) as drawing:
         # Every variable that a count depends on comes from the draws: it could not be drawn here.
         for rv in given:
-            given[rv] = pm.Flat(rv.name, shape=rv.type.shape).astype(rv.dtype)
+            shape = idata["posterior"][rv.name].shape[2:]
+            given[rv] = pm.Flat(rv.name, shape=shape).astype(rv.dtype)
         for name, release in names.items():
             counts = _draw_counts(model, release, given)
             pm.Deterministic(name, counts, dims=model.named_vars_to_dims.get(release.name))

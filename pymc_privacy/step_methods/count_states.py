@@ -152,7 +152,7 @@ class CountStates(BlockedStep):
         self.rng = get_random_generator(rng)
         self.tune = True
         try:
-            made = self.__dict__.get("_made") or _count(model, self.vars, compile_kwargs)
+            made: _Made = self.__dict__.get("_made") or _count(model, self.vars, compile_kwargs)
         except NotCounted as reason:
             raise RecordError(
                 "CountStates needs many confidential records with few different values, seen by "

@@ -394,7 +394,7 @@ def test_factors_that_tie_cells_to_each_other_are_refused(tie):
         count = pm.Poisson("c", 5.0, shape=3)
         measure(count)
         pm.Potential("tie", tie(count))
-        with pytest.raises(RecordError, match=r"one term for each.*got 'tie', which mixes them"):
+        with pytest.raises(RecordError, match=r"one term for each.*got 'tie'.*which mixes them"):
             pmp.LatticeWalk()
 
 
@@ -407,7 +407,7 @@ def test_a_factor_whose_variable_moves_with_the_counts_is_refused_or_seen():
         pm.Normal("seen", share, 1.0, observed=[0.3, 2.0, 1.0])
         density = compile_cell_density(model, model["c"], PLAIN)
         pm.Normal("tied", share.sum(), 1.0, observed=2.0)
-        with pytest.raises(RecordError, match=r"one term for each.*got 'tied', which mixes them"):
+        with pytest.raises(RecordError, match=r"one term for each.*got 'tied'.*which mixes them"):
             pmp.LatticeWalk()
     here = model.initial_point() | {"share_interval__": np.array([0.3, -0.2, 1.0])}
     there = here | {"c": here["c"] + [0, 2, 0]}
@@ -434,7 +434,7 @@ def test_what_mixes_the_counts_is_refused():
         count = pm.Poisson("c", 3.0, shape=3)
         measure(count)
         pm.Normal("mean", count.mean(), 1.0, observed=2.0)
-        with pytest.raises(RecordError, match=r"one term for each.*got 'mean', which mixes them"):
+        with pytest.raises(RecordError, match=r"one term for each.*got 'mean'.*which mixes them"):
             pmp.LatticeWalk()
 
 
