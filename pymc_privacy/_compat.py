@@ -83,6 +83,7 @@ from pytensor.scalar.basic import (
 from pytensor.tensor.basic import Alloc, Join, get_underlying_scalar_constant_value
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.exceptions import NotScalarConstantError
+from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.math import Dot
 from pytensor.tensor.random.basic import (
     BernoulliRV,
@@ -150,6 +151,7 @@ __all__ = [
     "CategoricalRV",
     "CauchyRV",
     "CheckParameterValue",
+    "Cholesky",
     "Competence",
     "Composite",
     "Constant",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.distributions.linear_measurements import LatticeCounts
 from pymc_privacy.distributions.starts import starts_of_sizes
-from pymc_privacy.graph.drawable import can_be_drawn
+from pymc_privacy.graph.drawable import not_drawable
 from pymc_privacy.graph.locality import Point
 
 MOST_TRIES = 100
@@ -63,7 +63,7 @@ def _strategy(model, given: dict[Any, Any], said: dict[str, None]) -> dict[Any, 
         and not names & {rv.name, model.rvs_to_values[rv].name}
     ]
     fixed = given | sizes
-    refused = _not_drawable(model, fixed, [rv.name for rv in left if not _is_flat(rv)])
+    refused = not_drawable(model, fixed, [rv.name for rv in left if not _is_flat(rv)])
     refused |= {rv.name for rv in left if _is_flat(rv)}
     if refused:
         said[
@@ -75,14 +75,6 @@ def _strategy(model, given: dict[Any, Any], said: dict[str, None]) -> dict[Any, 
 
 def _is_flat(rv: Any) -> bool:
     return isinstance(rv.owner.op, FlatRV | HalfFlatRV)
-
-
-def _not_drawable(model, fixed: dict[Any, Any], names: Iterable[str]) -> set[str]:
-    """Return the variables whose law has no draws, given where the others start."""
-    names = list(names)
-    if can_be_drawn(model, fixed | dict.fromkeys(names, "prior")):
-        return set()
-    return {name for name in names if not can_be_drawn(model, fixed | {name: "prior"})}
 
 
 def _start(model, strategy: dict[Any, Any]) -> Callable[[int], Point]:
