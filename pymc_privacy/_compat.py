@@ -83,7 +83,6 @@ from pytensor.scalar.basic import (
 from pytensor.tensor.basic import Alloc, Join, get_underlying_scalar_constant_value
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.exceptions import NotScalarConstantError
-from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.math import Dot
 from pytensor.tensor.random.basic import (
     BernoulliRV,
@@ -151,7 +150,6 @@ __all__ = [
     "CategoricalRV",
     "CauchyRV",
     "CheckParameterValue",
-    "Cholesky",
     "Competence",
     "Composite",
     "Constant",

@@ -13,7 +13,6 @@ import numpy as np
 
 from pymc_privacy._compat import (
     CheckParameterValue,
-    Cholesky,
     Mode,
     TensorVariable,
     Variable,
@@ -57,10 +56,14 @@ def _conditions(model, records: Sequence[TensorVariable]) -> list[Variable]:
                 continue
             for condition in variable.owner.inputs[1:]:
                 above = set(ancestors([condition]))
-                matrices = any(v.owner and isinstance(v.owner.op, Cholesky) for v in above)
-                if above & values and not matrices:
+                if above & values and not any(map(_is_linear_algebra, above)):
                     found.append(condition)
     return list(dict.fromkeys(found))
+
+
+def _is_linear_algebra(variable: Variable) -> bool:
+    op = getattr(variable.owner, "op", None)
+    return type(getattr(op, "core_op", op)).__module__.startswith("pytensor.tensor.linalg")
 
 
 def _stretched(model, centre: dict[str, np.ndarray]):

@@ -64,7 +64,13 @@ def shares():
     return pm.Categorical("x", pm.Dirichlet("p", np.ones(3)), shape=4)
 
 
-@pytest.mark.parametrize("records", [moments, log_odds, log_rate, shape_and_rate, shares])
+def pairs():
+    deviations = pm.Exponential.dist(1.0, shape=2)
+    factor, _, _ = pm.LKJCholeskyCov("factor", n=2, eta=2, sd_dist=deviations)
+    return pm.MvNormal("x", np.zeros(2), chol=factor, shape=(4, 2))[:, 0]
+
+
+@pytest.mark.parametrize("records", [moments, log_odds, log_rate, shape_and_rate, shares, pairs])
 def test_others_carry_their_records_along(records):
     with pm.Model() as model:
         x = records()
