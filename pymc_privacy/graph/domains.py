@@ -18,9 +18,8 @@ from pymc_privacy._compat import (
     Variable,
     ancestors,
     compile_graph,
-    make_initial_point_fn,
 )
-from pymc_privacy.graph.drawable import not_drawable
+from pymc_privacy.graph.drawable import can_be_drawn, drawing
 
 _ONCE = Mode(linker="py", optimizer="fast_compile")
 _DRAWS = 32
@@ -39,11 +38,16 @@ def may_leave_domain(model, records: Sequence[TensorVariable]) -> bool:
         return False
     holds = compile_graph(model.value_vars, conditions, on_unused_input="ignore", mode=_ONCE)
     centre = model.initial_point(random_seed=0)
-    for point in _stretched(model, centre):
+    try:
         with np.errstate(all="ignore"):
-            if not all(np.all(value) for value in holds(*point.values())):
-                return True
-    return False
+            return not all(
+                np.all(value)
+                for point in _stretched(model, centre)
+                for value in holds(*point.values())
+            )
+    except (ValueError, ArithmeticError):
+        # A law that refuses to be drawn from has parameters that it does not allow.
+        return True
 
 
 def _conditions(model, records: Sequence[TensorVariable]) -> list[Variable]:
@@ -68,16 +72,9 @@ def _is_linear_algebra(variable: Variable) -> bool:
 
 def _stretched(model, centre: dict[str, np.ndarray]):
     """Yield points around the start of the model, most of them far out."""
-    names = {rv.name for rv in model.free_RVs}
-    names -= not_drawable(model, {}, names)
-    draw = make_initial_point_fn(model=model, overrides=dict.fromkeys(names, "prior"))
+    draw = drawing(model, [rv for rv in model.free_RVs if can_be_drawn(model, rv)])
     for seed in range(_DRAWS):
-        try:
-            drawn = draw(seed)
-        except (ValueError, ArithmeticError):
-            # A law that refuses to be drawn from has parameters that it does not allow.
-            yield {name: np.full_like(value, np.nan) for name, value in centre.items()}
-            return
+        drawn = draw(seed)
         for stretch in _STRETCHES:
             yield {
                 name: value + stretch * (drawn[name] - value)

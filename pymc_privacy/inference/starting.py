@@ -17,7 +17,6 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.distributions.linear_measurements import LatticeCounts
 from pymc_privacy.distributions.starts import starts_of_sizes
-from pymc_privacy.graph.drawable import not_drawable
 from pymc_privacy.graph.locality import Point
 
 MOST_TRIES = 100
@@ -63,7 +62,7 @@ def _strategy(model, given: dict[Any, Any], said: dict[str, None]) -> dict[Any, 
         and not names & {rv.name, model.rvs_to_values[rv].name}
     ]
     fixed = given | sizes
-    refused = not_drawable(model, fixed, [rv.name for rv in left if not _is_flat(rv)])
+    refused = _not_drawable(model, fixed, [rv.name for rv in left if not _is_flat(rv)])
     refused |= {rv.name for rv in left if _is_flat(rv)}
     if refused:
         said[
@@ -75,6 +74,24 @@ def _strategy(model, given: dict[Any, Any], said: dict[str, None]) -> dict[Any, 
 
 def _is_flat(rv: Any) -> bool:
     return isinstance(rv.owner.op, FlatRV | HalfFlatRV)
+
+
+def _not_drawable(model, fixed: dict[Any, Any], names: list[str]) -> set[str]:
+    """Return the variables whose law has no draws, given where the others start."""
+    if _draws(model, fixed | dict.fromkeys(names, "prior")):
+        return set()
+    return {name for name in names if not _draws(model, fixed | {name: "prior"})}
+
+
+def _draws(model, strategy: dict[Any, Any]) -> bool:
+    try:
+        _start(model, strategy)(0)
+    except NotImplementedError:
+        return False
+    except (ValueError, ArithmeticError):
+        # Parameters that the law does not allow, which other draws do not have.
+        return True
+    return True
 
 
 def _start(model, strategy: dict[Any, Any]) -> Callable[[int], Point]:
