@@ -20,6 +20,7 @@ from pymc_privacy.distributions.marking import (
 )
 from pymc_privacy.distributions.records import is_sized, sizes_of
 from pymc_privacy.graph.cells import may_be_counted
+from pymc_privacy.graph.domains import may_leave_domain
 from pymc_privacy.graph.effects import shared_effects
 from pymc_privacy.reparameterise import movable_parameters
 
@@ -47,11 +48,11 @@ def assign_records(
         if rv not in fixed and (is_interwoven(rv) or moves_with_size(rv)):
             unmark(rv)
     sized = [rv for rv in together if is_sized(rv)]
-    taken = movable_parameters(model, sized) if sized else []
+    taken = _carrying(model, sized) if sized else []
     for rv in taken:
         mark(rv, Sized)
     known = [rv for rv in together if not is_sized(rv)]
-    parameters = movable_parameters(model, known) if known else []
+    parameters = _carrying(model, known) if known else []
     # A parameter of both moves with the records of unknown number, which need it more.
     parameters = [rv for rv in parameters if rv not in taken]
     counted = bool(parameters) and not taken and all(map(may_be_counted, known))
@@ -60,3 +61,12 @@ def assign_records(
         mark(rv, record if parameters else RecordMixin)
     for rv in parameters:
         mark(rv, interwoven)
+
+
+def _carrying(model, records: Sequence[TensorVariable]) -> list[TensorVariable]:
+    """Return the parameters that may carry their records along: none that can leave their domain.
+
+    The others are left to the sampler that looks at all densities of the model, NUTS.
+    """
+    found = movable_parameters(model, records)
+    return [] if found and may_leave_domain(model, records) else found

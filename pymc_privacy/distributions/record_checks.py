@@ -40,7 +40,7 @@ def refuse_dependent_rows(name: str, contributions: TensorVariable, model) -> No
 def check_draws(name: str, contributions: TensorVariable, model) -> None:
     """Refuse records that have a density but no draws."""
     for rv in parents(contributions, model):
-        if rv in model.free_RVs and rv.ndim and not can_be_drawn(model, {rv.name: "prior"}):
+        if rv in model.free_RVs and rv.ndim and not can_be_drawn(model, rv):
             raise RecordError(
                 f"The records behind {name!r} must have a law that can be drawn from, because "
                 f"records are proposed from it; got {rv.name!r}, a "

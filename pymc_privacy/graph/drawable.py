@@ -1,27 +1,40 @@
-"""Which laws of a model can be drawn from."""
+"""Draws of variables given all others, and which laws have none."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from pymc_privacy._compat import make_initial_point_fn
+import numpy as np
+
+from pymc_privacy._compat import Mode, TensorVariable, compile_graph
+from pymc_privacy.graph.generators import given_others, in_value_coordinates, with_generator
+
+_ONCE = Mode(linker="py", optimizer="fast_compile")
+Draw = Callable[[int], dict[str, np.ndarray]]
 
 
-def can_be_drawn(model, starts: Mapping[Any, Any]) -> bool:
-    """Tell whether all variables that are to start at a draw from their prior have draws.
-
-    Parameters
-    ----------
-    model : pm.Model
-    starts
-        As the ``initvals`` of PyMC; "prior" stands for a draw.
-    """
+def can_be_drawn(model, variable: TensorVariable) -> bool:
+    """Tell whether a law has draws, given where PyMC starts the other variables."""
     try:
-        make_initial_point_fn(model=model, overrides=dict(starts))(0)
+        drawing(model, [variable])(0)
     except NotImplementedError:
         return False
     except (ValueError, ArithmeticError):
-        # Parameters that the law does not allow, which other draws do not have.
+        # Parameters that the law does not allow; others have draws.
         return True
     return True
+
+
+def drawing(model, variables: Sequence[TensorVariable]) -> Draw:
+    """Return a function of a seed that draws a point; other variables stay where PyMC starts."""
+    fresh = [in_value_coordinates(model, rv) for rv in variables]
+    rng, fresh = with_generator(given_others(model, fresh, variables))
+    draw = compile_graph([rng, *model.value_vars], fresh, on_unused_input="ignore", mode=_ONCE)
+    start = model.initial_point(random_seed=0)
+    names = [model.rvs_to_values[rv].name for rv in variables]
+
+    def drawn(seed: int) -> dict[str, np.ndarray]:
+        values = draw(np.random.default_rng(seed), *start.values())
+        return start | dict(zip(names, map(np.asarray, values), strict=True))
+
+    return drawn

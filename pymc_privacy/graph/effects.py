@@ -26,11 +26,7 @@ def shared_effects(
     if not effects:
         return []
     start = probing_point(model)
-    others = [
-        rv
-        for rv in effects
-        if _is_mixed(model, start, rv) or not can_be_drawn(model, {rv.name: "prior"})
-    ]
+    others = [rv for rv in effects if _is_mixed(model, start, rv) or not can_be_drawn(model, rv)]
     above = set(ancestors(others))
     return [rv for rv in effects if rv in above]
 

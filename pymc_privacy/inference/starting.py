@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.distributions.linear_measurements import LatticeCounts
 from pymc_privacy.distributions.starts import starts_of_sizes
-from pymc_privacy.graph.drawable import can_be_drawn
 from pymc_privacy.graph.locality import Point
 
 MOST_TRIES = 100
@@ -77,12 +76,22 @@ def _is_flat(rv: Any) -> bool:
     return isinstance(rv.owner.op, FlatRV | HalfFlatRV)
 
 
-def _not_drawable(model, fixed: dict[Any, Any], names: Iterable[str]) -> set[str]:
+def _not_drawable(model, fixed: dict[Any, Any], names: list[str]) -> set[str]:
     """Return the variables whose law has no draws, given where the others start."""
-    names = list(names)
-    if can_be_drawn(model, fixed | dict.fromkeys(names, "prior")):
+    if _draws(model, fixed | dict.fromkeys(names, "prior")):
         return set()
-    return {name for name in names if not can_be_drawn(model, fixed | {name: "prior"})}
+    return {name for name in names if not _draws(model, fixed | {name: "prior"})}
+
+
+def _draws(model, strategy: dict[Any, Any]) -> bool:
+    try:
+        _start(model, strategy)(0)
+    except NotImplementedError:
+        return False
+    except (ValueError, ArithmeticError):
+        # Parameters that the law does not allow, which other draws do not have.
+        return True
+    return True
 
 
 def _start(model, strategy: dict[Any, Any]) -> Callable[[int], Point]:

@@ -1,0 +1,84 @@
+"""Whether parameters can leave the domain of the laws of their records.
+
+A prior may allow more than a law does: a Normal prior of a probability, a line for a rate. The
+model's density is then zero outside, by the law of the records. A move that carries records along
+does not look at that law, and must not be made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pymc_privacy._compat import (
+    CheckParameterValue,
+    Mode,
+    TensorVariable,
+    Variable,
+    ancestors,
+    compile_graph,
+)
+from pymc_privacy.graph.drawable import can_be_drawn, drawing
+
+_ONCE = Mode(linker="py", optimizer="fast_compile")
+_DRAWS = 32
+# Draws are stretched by these factors, in coordinates without bounds: what lies beyond has next
+# to no prior probability.
+_STRETCHES = (1.0, 4.0)
+
+
+def may_leave_domain(model, records: Sequence[TensorVariable]) -> bool:
+    """Tell whether a law of the records does not allow some values of its parameters.
+
+    Looked for at stretched draws from the prior. Whether a matrix is a covariance is not asked.
+    """
+    conditions = _conditions(model, records)
+    if not conditions:
+        return False
+    holds = compile_graph(model.value_vars, conditions, on_unused_input="ignore", mode=_ONCE)
+    centre = model.initial_point(random_seed=0)
+    try:
+        with np.errstate(all="ignore"):
+            return not all(
+                np.all(value)
+                for point in _stretched(model, centre)
+                for value in holds(*point.values())
+            )
+    except (ValueError, ArithmeticError):
+        # A law that refuses to be drawn from has parameters that it does not allow.
+        return True
+
+
+def _conditions(model, records: Sequence[TensorVariable]) -> list[Variable]:
+    """Return what the densities of records ask of random parameters."""
+    values = set(model.value_vars)
+    found = []
+    for density in model.logp(vars=list(records), sum=False, jacobian=False):
+        for variable in ancestors([density]):
+            if variable.owner is None or not isinstance(variable.owner.op, CheckParameterValue):
+                continue
+            for condition in variable.owner.inputs[1:]:
+                above = set(ancestors([condition]))
+                if above & values and not any(map(_is_linear_algebra, above)):
+                    found.append(condition)
+    return list(dict.fromkeys(found))
+
+
+def _is_linear_algebra(variable: Variable) -> bool:
+    op = getattr(variable.owner, "op", None)
+    return type(getattr(op, "core_op", op)).__module__.startswith("pytensor.tensor.linalg")
+
+
+def _stretched(model, centre: dict[str, np.ndarray]):
+    """Yield points around the start of the model, most of them far out."""
+    draw = drawing(model, [rv for rv in model.free_RVs if can_be_drawn(model, rv)])
+    for seed in range(_DRAWS):
+        drawn = draw(seed)
+        for stretch in _STRETCHES:
+            yield {
+                name: value + stretch * (drawn[name] - value)
+                if np.asarray(value).dtype.kind == "f"
+                else np.asarray(drawn[name])
+                for name, value in centre.items()
+            }
