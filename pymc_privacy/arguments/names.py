@@ -16,11 +16,16 @@ Neighbours = Literal["replace_one", "add_remove"]
 
 
 def text(
-    name: str, value: Any, *, meaning: str = "", error: type[PrivacyError] = ArgumentError
+    name: str,
+    value: Any,
+    *,
+    meaning: str = "",
+    wanted: str = "a line of text, not empty",
+    error: type[PrivacyError] = ArgumentError,
 ) -> str:
     """Return a string of one printable line that says something."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise refusal(name, "a line of text, not empty", value, meaning=meaning, error=error)
+        raise refusal(name, wanted, value, meaning=meaning, error=error)
     return str(value)
 
 

@@ -128,6 +128,7 @@ def reals(
     finite: bool = True,
     flags: bool = False,
     confidential: bool = False,
+    wanted: str = "",
     error: type[PrivacyError] = ArgumentError,
 ) -> np.ndarray:
     """Return an array of floats of one of the shapes, every entry within the range.
@@ -144,6 +145,8 @@ def reals(
         True takes an array of True and False as ones and zeros.
     confidential : bool
         True says of a refused array its type and shape, and none of its entries.
+    wanted : str
+        How the message calls such an array, where its own words are too clumsy.
 
     Examples
     --------
@@ -160,9 +163,32 @@ length 1.
         inside = _within(array, above, least, below, most) & (not finite or np.isfinite(array))
         if _fits(array.shape, shapes) and np.all(inside):
             return array
-    wanted = f"{'finite ' if finite else ''}numbers{_range(above, least, below, most)}"
-    wanted += _of_shape(shapes)
+    plain = f"{'finite ' if finite else ''}numbers{_range(above, least, below, most)}"
+    wanted = wanted or plain + _of_shape(shapes)
     raise refusal(name, wanted, value, meaning=meaning, confidential=confidential, error=error)
+
+
+def numbers(
+    name: str,
+    value: Any,
+    *,
+    meaning: str = "",
+    confidential: bool = False,
+    error: type[PrivacyError] = ArgumentError,
+) -> np.ndarray:
+    """Return an array of integers, floats, or of True and False, in the type that it has.
+
+    Examples
+    --------
+    >>> numbers("statistic", [1, 2]).dtype.kind, numbers("statistic", [1, 2.5]).dtype.kind
+    ('i', 'f')
+    """
+    array = _array(value, flags=True)
+    if array is None:
+        raise refusal(
+            name, "numbers", value, meaning=meaning, confidential=confidential, error=error
+        )
+    return array
 
 
 def integers(
@@ -175,6 +201,7 @@ def integers(
     most: int | None = None,
     flags: bool = False,
     confidential: bool = False,
+    wanted: str = "",
     error: type[PrivacyError] = ArgumentError,
 ) -> np.ndarray:
     """Return an array of int64 of one of the shapes; floats pass if they have no fraction.
@@ -197,7 +224,7 @@ def integers(
             array = array.astype(np.int64)
             if np.all(_within(array, None, least, None, most)):
                 return array
-    wanted = "integers" + _range(None, least, None, most) + _of_shape(shapes)
+    wanted = wanted or "integers" + _range(None, least, None, most) + _of_shape(shapes)
     raise refusal(name, wanted, value, meaning=meaning, confidential=confidential, error=error)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from pymc_privacy.errors import ArgumentError, PrivacyError
 
-_LONGEST = 200  # characters of what came, in a message
+_LONGEST = 500  # characters of what came, in a message
 
 
 def refusal(

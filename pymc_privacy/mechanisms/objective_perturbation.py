@@ -10,10 +10,24 @@ import numpy as np
 from scipy import special
 
 from pymc_privacy.accounting import Neighbours, PureDP
+from pymc_privacy.arguments import generator, positive, probability, reals
 from pymc_privacy.errors import MechanismError
-from pymc_privacy.mechanisms.base import Mechanism, Shape, positive
-from pymc_privacy.mechanisms.engines import exp, log, log_determinant, numeric, stack, where
+from pymc_privacy.mechanisms.base import Mechanism, Shape, settle
+from pymc_privacy.mechanisms.engines import (
+    exp,
+    is_tensor,
+    log,
+    log_determinant,
+    numeric,
+    stack,
+    where,
+)
 
+_MEANINGS = {
+    "bound": "the largest norm of a record's covariates",
+    "scale": "beta, the scale of b",
+    "ridge": "gamma, of the ridge",
+}
 _MOST_STEPS = 200
 
 
@@ -77,26 +91,28 @@ class ObjectivePerturbation(Mechanism):
     neighbours: Neighbours | None = "replace_one"
 
     def __post_init__(self) -> None:
-        if self.neighbours not in ("replace_one", None):
+        settle(self, "epsilon")
+        if self.neighbours == "add_remove":
             raise MechanismError(
                 "Objective perturbation is analysed for the replacement of a record; "
                 f"got neighbours={self.neighbours!r}."
             )
-        if not 0 < self.share < 1:
-            raise MechanismError(
-                "share must be a number in (0, 1), the part of epsilon that the noise is given; "
-                f"got {self.share!r}."
-            )
+        why: Any = {"meaning": "the part of epsilon that the noise is given"}
+        share = probability("share", self.share, **why, error=MechanismError)
+        object.__setattr__(self, "share", share)
+        for name, meaning in _MEANINGS.items():
+            if getattr(self, name) is not None:
+                number = positive(name, getattr(self, name), meaning=meaning, error=MechanismError)
+                object.__setattr__(self, name, number)
         if self.epsilon is not None:
-            self._calibrate(positive("epsilon", self.epsilon, "the privacy loss"))
-        for name, meaning in (("scale", "beta, the scale of b"), ("ridge", "gamma, of the ridge")):
-            value = getattr(self, name)
-            if value is None:
+            self._calibrate(self.epsilon)
+        for name in ("scale", "ridge"):
+            if getattr(self, name) is None:
                 raise MechanismError(
                     "Objective perturbation needs epsilon= and bound=, or scale= and ridge=; "
                     f"got no {name}."
                 )
-            object.__setattr__(self, name, positive(name, value, meaning))
+            positive(name, getattr(self, name), meaning=_MEANINGS[name], error=MechanismError)
 
     def _calibrate(self, epsilon: float) -> None:
         if self.bound is None:
@@ -104,9 +120,9 @@ class ObjectivePerturbation(Mechanism):
                 "epsilon= needs bound= (the largest norm of a record's covariates), because noise "
                 "and ridge are calibrated to it; got no bound."
             )
-        bound = positive("bound", self.bound, "the largest norm of a record's covariates")
-        scale = 2 * bound / (self.share * epsilon)
-        least = bound**2 / (4 * math.expm1((1 - self.share) * epsilon))
+        scale = 2 * self.bound / (self.share * epsilon)
+        # Beyond e^700 the exact ridge is no float, and this one is larger than needed.
+        least = self.bound**2 / (4 * math.expm1(min((1 - self.share) * epsilon, 700.0)))
         if self.scale is not None and not math.isclose(self.scale, scale, rel_tol=1e-9):
             raise MechanismError(
                 "scale= and epsilon= must describe the same noise; got scale="
@@ -125,8 +141,8 @@ class ObjectivePerturbation(Mechanism):
         """Promise 2 R / beta + log(1 + R² / 4 gamma), or the epsilon it was calibrated for."""
         if self.bound is None:
             return None
-        bound = positive("bound", self.bound, "the largest norm of a record's covariates")
-        epsilon = self.epsilon or (2 * bound / self.scale + math.log1p(bound**2 / (4 * self.ridge)))
+        determinant = math.log1p(self.bound**2 / (4 * self.ridge))
+        epsilon = self.epsilon or 2 * self.bound / self.scale + determinant
         return PureDP(epsilon, neighbours=self.neighbours)
 
     def contributions(self, release: Any, x: Any, y: Any) -> Any:
@@ -149,11 +165,17 @@ class ObjectivePerturbation(Mechanism):
         >>> mechanism.contributions([0.0], np.array([[0.8]]), np.array([1])).round(2).tolist()
         [[-0.4, 0.16]]
         """
-        s, x, y = np.asarray(release, dtype=np.float64), numeric(x), numeric(y)
-        if s.ndim != 1 or not np.all(np.isfinite(s)):
+        said: Any = {
+            "wanted": "a vector of finite coefficients",
+            "meaning": "contributions are evaluated there",
+            "error": MechanismError,
+        }
+        s = reals("release", release, shapes=[("p",)], **said)
+        x, y = numeric(x), numeric(y)
+        if x.ndim != 2 or (not is_tensor(x) and x.shape[1] != s.size) or y.ndim > 1 or not s.size:
             raise MechanismError(
-                "The release must be a vector of finite coefficients, because contributions are "
-                f"evaluated there; got {release!r}."
+                f"x must have shape (n, {s.size}), one column for each coefficient, and y shape "
+                f"(n,); got {x.ndim} and {y.ndim} axes."
             )
         columns = [x[:, j] for j in range(s.size)]
         p = 1 / (1 + exp(-sum(c * value for c, value in zip(columns, s, strict=True))))
@@ -210,8 +232,10 @@ class ObjectivePerturbation(Mechanism):
         >>> mechanism.simulate(np.random.default_rng(1), records).shape
         (2,)
         """
-        records = np.asarray(statistic, dtype=np.float64)
-        if records.ndim < 2 or not np.all(np.isin(records[..., -1], (0, 1))):
+        rng = generator("rng", rng)
+        records = reals("records", statistic, flags=True, error=MechanismError)
+        table = records.ndim >= 2 and records.shape[-1] >= 2
+        if not table or not np.all(np.isin(records[..., -1], (0, 1))):
             raise MechanismError(
                 "Drawing a release of ObjectivePerturbation needs the records themselves, of shape "
                 "(n, p + 1), the last column 0 or 1, because contributions belong to one release; "

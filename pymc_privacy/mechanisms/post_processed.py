@@ -7,7 +7,6 @@ probability the mechanism inside gives.
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_privacy.accounting import Guarantee
+from pymc_privacy.arguments import positive, real, shown
 from pymc_privacy.errors import MechanismError
 from pymc_privacy.mechanisms.base import (
     UNBOUNDED,
@@ -25,9 +25,9 @@ from pymc_privacy.mechanisms.base import (
     CoordinateMechanism,
     Scale,
     Shape,
-    positive,
+    beside,
 )
-from pymc_privacy.mechanisms.engines import ceil, numeric, where
+from pymc_privacy.mechanisms.engines import ceil, where
 
 Formula = Callable[..., Any]
 
@@ -74,7 +74,7 @@ class PostProcessed(CoordinateMechanism):
 
     def log_density(self, release: Any, statistic: Any) -> Any:
         """Return the log density or probability of each coordinate of what was published."""
-        return self.formula(numeric(release), numeric(statistic), *self.parameters)
+        return self.formula(*beside(release, statistic, *self.parameters))
 
     def release_shape(self, statistic: Shape) -> Shape:
         """Return that of the mechanism inside."""
@@ -96,7 +96,7 @@ def _check_inside(mechanism: Any, what: str) -> None:
     ):
         raise MechanismError(
             "The first argument must be a mechanism that adds noise, such as Laplace(scale=1.0), "
-            f"because the probability of an interval is needed; got {mechanism!r}."
+            f"because the probability of an interval is needed; got {shown(mechanism)}."
         )
 
 
@@ -109,16 +109,6 @@ def _on_grid(value: np.ndarray | float, step: float) -> Any:
     if step == 0:
         return np.full(np.shape(value), True)
     return np.abs(np.asarray(value) / step - np.rint(np.asarray(value) / step)) < 1e-6
-
-
-def _finite(name: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise MechanismError(f"{name} must be a finite number; got {value!r}.")
-    return number
 
 
 @cache
@@ -175,7 +165,8 @@ class Clamped(PostProcessed):
             raise MechanismError("A clamped release needs lower=, upper=, or both; got neither.")
         for name in ("lower", "upper"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, _finite(name, getattr(self, name)))
+                number = real(name, getattr(self, name), error=MechanismError)
+                object.__setattr__(self, name, number)
                 if not _on_grid(getattr(self, name), _step(self.mechanism)):
                     raise MechanismError(
                         f"{name} must be a multiple of {_step(self.mechanism):g}, as releases are; "
@@ -263,7 +254,8 @@ class Rounded(PostProcessed):
 
     def __post_init__(self) -> None:
         _check_inside(self.mechanism, "rounded")
-        object.__setattr__(self, "to", positive("to", self.to, "what was rounded to"))
+        to = positive("to", self.to, meaning="what was rounded to", error=MechanismError)
+        object.__setattr__(self, "to", to)
 
     @property
     def laws(self) -> tuple[Formula, Formula]:
@@ -340,7 +332,7 @@ class Suppressed(PostProcessed):
 
     def __post_init__(self) -> None:
         _check_inside(self.mechanism, "suppressed")
-        object.__setattr__(self, "below", _finite("below", self.below))
+        object.__setattr__(self, "below", real("below", self.below, error=MechanismError))
 
     @property
     def laws(self) -> tuple[Formula, Formula]:

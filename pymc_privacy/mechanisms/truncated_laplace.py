@@ -10,8 +10,9 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_privacy.accounting import ApproximateDP, Neighbours
+from pymc_privacy.arguments import generator
 from pymc_privacy.errors import MechanismError
-from pymc_privacy.mechanisms.base import AdditiveMechanism, positive
+from pymc_privacy.mechanisms.base import AdditiveMechanism, real_statistic, settle_all
 from pymc_privacy.mechanisms.engines import where
 from pymc_privacy.mechanisms.laplace import laplace_interval
 
@@ -74,12 +75,7 @@ class TruncatedLaplace(AdditiveMechanism):
     neighbours: Neighbours | None = None
 
     def __post_init__(self) -> None:
-        for name, meaning in (
-            ("epsilon", "the privacy loss"),
-            ("delta", "the probability allowed to escape the bound epsilon"),
-            ("sensitivity", "how far one record can move the statistic"),
-        ):
-            object.__setattr__(self, name, positive(name, getattr(self, name), meaning))
+        settle_all(self, "epsilon", "delta", "sensitivity")
         if self.delta >= 0.5:
             raise MechanismError(
                 "delta must be below 1/2 (else the noise reaches less far than the sensitivity); "
@@ -109,7 +105,7 @@ class TruncatedLaplace(AdditiveMechanism):
 
     def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
         """Draw a release; seedable, in floating point, and so not to be published."""
-        statistic = np.asarray(statistic, dtype=np.float64)
+        statistic, rng = real_statistic(statistic), generator("rng", rng)
         held = -math.expm1(-self.bound / self.scale)
         size = -self.scale * np.log1p(-held * rng.random(statistic.shape))
         return statistic + np.where(rng.random(statistic.shape) < 0.5, size, -size)

@@ -10,8 +10,15 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_privacy.accounting import ApproximateDP, Guarantee, Neighbours, PureDP
+from pymc_privacy.arguments import generator, probability
 from pymc_privacy.errors import MechanismError
-from pymc_privacy.mechanisms.base import AdditiveMechanism, Shape, positive
+from pymc_privacy.mechanisms.base import (
+    MEANINGS,
+    AdditiveMechanism,
+    Shape,
+    real_statistic,
+    settle_all,
+)
 from pymc_privacy.mechanisms.engines import ceil, exp, log, where
 
 
@@ -95,18 +102,9 @@ class Tulap(AdditiveMechanism):
     neighbours: Neighbours | None = None
 
     def __post_init__(self) -> None:
-        for name, meaning in (
-            ("epsilon", "the privacy loss"),
-            ("sensitivity", "how far one record can move the statistic"),
-        ):
-            object.__setattr__(self, name, positive(name, getattr(self, name), meaning))
-        delta = self.delta
-        if not (isinstance(delta, int | float | np.number) and 0 <= delta < 1):
-            raise MechanismError(
-                "delta must be a number in [0, 1) (the probability allowed to escape the bound "
-                f"epsilon); got {delta!r}."
-            )
-        object.__setattr__(self, "delta", float(delta))
+        settle_all(self, "epsilon", "sensitivity")
+        said: Any = {"meaning": MEANINGS["delta"], "error": MechanismError}
+        object.__setattr__(self, "delta", probability("delta", self.delta, zero=True, **said))
 
     @property
     def scale(self) -> float:  # type: ignore[override]
@@ -152,7 +150,7 @@ class Tulap(AdditiveMechanism):
 
     def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
         """Draw a release; seedable, in floating point, and so not to be published."""
-        statistic = np.asarray(statistic, dtype=np.float64)
+        statistic, rng = real_statistic(statistic), generator("rng", rng)
         noise = np.empty(statistic.size)
         todo = np.arange(noise.size)
         stop = -math.expm1(-self.epsilon)
