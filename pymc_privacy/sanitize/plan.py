@@ -9,6 +9,7 @@ themselves go through the noise.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from pymc_privacy.accounting import Guarantee, PureDP
@@ -104,9 +105,9 @@ class ReleasePlan:
                 f"{self.moments!r} with bounds {self.lattice.bounds}."
             )
 
-    @property
+    @cached_property
     def calibration(self) -> Calibration:
-        """Return the noise, computed from the other fields each time: it cannot contradict them."""
+        """Return the noise, computed from the other fields: it cannot contradict them."""
         return calibrate(
             self.lattice,
             self.guarantee,

@@ -50,8 +50,8 @@ def rows(what: str, records: Any, columns: int | None) -> np.ndarray:
     if not fits:
         shape = "(n,)" if columns is None else f"(n, {columns})"
         raise ReleaseError(
-            f"{what} must have shape {shape}, one row per record and one pair of bounds per "
-            f"column; got shape {array.shape}."
+            f"{what} must be numbers of shape {shape}, one row per record and one pair of bounds "
+            f"per column; got shape {array.shape}."
         )
     values = _floats(what, array)
     if not np.all(np.isfinite(values)):

@@ -231,7 +231,7 @@ class SummaryRelease:
 
 def plan_summary(family: SummarisedFamily, size: int, guarantee: PureDP, name: str) -> SummaryPlan:
     """Return the plan for centre and scale of a family's posterior, given the number of records."""
-    size = integer("size", size, least=1, error=ReleaseError)
+    size = integer("size", size, least=0, error=ReleaseError)
     largest = size * max(abs(end) for end in np.ravel(family.contribution_bounds))
     if size < family.least or largest > MOST:
         raise ReleaseError(
