@@ -100,11 +100,15 @@ def _number(entry: Any) -> float | None:
     if not isinstance(entry, Real | Decimal) or isinstance(entry, _NO_NUMBERS):
         return None
     try:
-        return float(entry)
+        number = float(entry)
     except OverflowError:
-        return math.copysign(_LARGEST, entry)
+        number = math.inf if entry > 0 else -math.inf
     except (TypeError, ValueError):
         return None
+    beyond = math.isinf(number) and not isinstance(entry, float | np.floating)
+    if beyond and not (isinstance(entry, Decimal) and entry.is_infinite()):
+        return _LARGEST if number > 0 else -_LARGEST
+    return number
 
 
 def _type_of(entries: Iterable[Any]) -> Any:

@@ -8,7 +8,6 @@ be drawn far out in a tail.
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import laplace
 
 _NARROWEST = 2.0**-100  # of a scale; what is narrower is one point as well
 
@@ -24,8 +23,12 @@ def laplace_between(
     >>> bool(values.min() >= 0), bool(values.max() <= 2)
     (True, True)
     """
-    law = laplace(np.clip(middle, low, high), scale)
-    values = law.ppf(rng.uniform(law.cdf(low), law.cdf(high), draws))
+    middle = float(min(max(middle, low), high))
+    # Both bounds are not on the same side of the middle: P(t < low) and P(t > high) say all.
+    below, above = 0.5 * np.exp((low - middle) / scale), 0.5 * np.exp((middle - high) / scale)
+    points = rng.uniform(below, 1 - above, draws)
+    tail = np.maximum(2 * np.minimum(points, 1 - points), np.finfo(float).tiny)
+    values = middle + np.copysign(scale * np.log(tail), points - 0.5)
     return np.clip(values, low, high)
 
 
