@@ -50,6 +50,7 @@ from pymc_privacy.sanitize.truncated import discrete_laplace_between, laplace_be
 
 _ENOUGH, _FEWEST, _BATCHES = 1000, 100, 25  # draws of the posterior; and how often to try
 _MOST_DRAWS = 10**7
+_WIDEST = 2.0**50  # of noise that can be simulated in 64 bits
 _OWN = (Proportion, Rate, NormalMean, NormalVariance, Slope)
 APPROXIMATE = (
     "Coverage is approximate, for many records, where the model holds and its bounds clip hardly "
@@ -237,9 +238,9 @@ def plan_total(family: Family, epsilon: float, name: str | None = None) -> Relea
         words = FOREIGN.format(name=name, kind=type(family).__name__)
         plan = replace(plan, words=(words,))
     scale = plan.calibration.scale * plan.lattice.granularity
-    if scale > MOST:
+    if scale > _WIDEST:
         raise ReleaseError(
-            "The scale of the noise of an interval must be at most 2^53 (sensitivity / epsilon), "
+            "The scale of the noise of an interval must be at most 2^50 (sensitivity / epsilon), "
             f"or it says nothing; got {scale:g}."
         )
     return plan
