@@ -1,5 +1,6 @@
 """Releases: exact sums, scales that are large enough, sentences for bad input, and cards."""
 
+import importlib.util
 import inspect
 import json
 import math
@@ -21,6 +22,7 @@ from pymc_privacy.errors import (
 from pymc_privacy.sanitize import plan_release, releases, to_yaml
 from pymc_privacy.sanitize.calibrate import exactly, gaussian_scale, laplace_scale
 from pymc_privacy.sanitize.lattice import Lattice
+from pymc_privacy.sanitize.opendp_noise import WIDEST, OpenDPNoise
 from tests.stochastic import assert_mean, seed_of
 
 REPLACE = {"neighbours": "replace_one"}
@@ -375,9 +377,28 @@ def test_without_opendp_a_sentence_says_what_to_do(monkeypatch):
         pmp.release([0, 1], sampler="opendp", **GOOD)
 
 
+needs_opendp = pytest.mark.skipif(
+    importlib.util.find_spec("opendp") is None,
+    reason="NOT TESTED: noise of OpenDP, since the extra pymc-privacy[opendp] is not installed",
+)
+TOO_WIDE = [
+    {"bounds": (0, 1), "granularity": 2.0**-100, "epsilon": 1.0},
+    {"bounds": (0, 1), "granularity": 2.0**-60, "rho": 1.0},
+    # Time stamps in nanoseconds.
+    {"bounds": (1_500_000_000 * 10**9, 1_800_000_000 * 10**9), "integers": True, "epsilon": 0.1},
+]
+
+
+@pytest.mark.parametrize("options", TOO_WIDE, ids=str)
+def test_noise_that_opendp_would_saturate_is_refused(options):
+    with refused(ReleaseError, "at most 2\\^53 cells", ".* cells"):
+        pmp.release([1], sampler="opendp", **REPLACE, **options)
+    assert pmp.release([1], **REPLACE, **options).label == "proven"
+
+
+@needs_opendp
 @pytest.mark.parametrize("promise", [{"epsilon": 0.5}, {"rho": 0.125}])
 def test_noise_drawn_by_opendp_has_the_same_law(promise):
-    pytest.importorskip("opendp", reason="the extra pymc-privacy[opendp] is not installed")
     options = {"bounds": (0, 1), "integers": True, "sampler": "opendp", **REPLACE, **promise}
     draws = np.array([pmp.release([0, 1, 1], **options).value for _ in range(3000)])
     scale = 2.0
@@ -386,3 +407,25 @@ def test_noise_drawn_by_opendp_has_the_same_law(promise):
     law = pmp.DiscreteLaplace if "epsilon" in promise else pmp.DiscreteGaussian
     p = np.exp(law(scale=scale).log_density(k, 0))
     assert_mean(np.abs(draws - 2), float(p @ np.abs(k)), what="mean of |noise|")
+
+
+@needs_opendp
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+def test_the_widest_noise_of_opendp_does_not_saturate(kind):
+    draws = np.array(getattr(OpenDPNoise(WIDEST), kind)(Fraction(WIDEST), 2000), dtype=float)
+    assert np.abs(draws).max() < 2**62
+    expected = 1.0 if kind == "laplace" else math.sqrt(2 / math.pi)
+    assert_mean(np.abs(draws) / WIDEST, expected, what="mean of |noise| / scale")
+
+
+@needs_opendp
+def test_what_opendp_refuses_costs_nothing(tmp_path, monkeypatch):
+    ledger = pmp.Ledger(tmp_path / "ledger", pmp.PureDP(1.0, **REPLACE))
+
+    def broken(*args, **kwargs):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr("opendp.prelude.m.make_laplace", broken)
+    with pytest.raises(ReleaseError, match="OpenDP must be able to draw"):
+        pmp.release([1], bounds=(0, 1), epsilon=0.5, sampler="opendp", ledger=ledger, **REPLACE)
+    assert ledger.spent is None
