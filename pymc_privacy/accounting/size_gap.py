@@ -57,6 +57,11 @@ class SizeGap:
     expected_difference: float
     total_variation: float
 
+    def __post_init__(self) -> None:
+        for name in ("bound", "expected_difference", "total_variation"):
+            number = real(name, getattr(self, name), least=0, error=GuaranteeError)
+            object.__setattr__(self, name, number)
+
 
 def size_gap(
     guarantee: Guarantee | Mechanism,

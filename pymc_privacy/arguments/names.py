@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -13,6 +14,7 @@ from pymc_privacy.arguments.sentences import refusal
 from pymc_privacy.errors import ArgumentError, PrivacyError
 
 Neighbours = Literal["replace_one", "add_remove"]
+_MOST = 100_000  # names, of something that may have no end
 
 
 def text(
@@ -27,6 +29,27 @@ def text(
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         raise refusal(name, wanted, value, meaning=meaning, error=error)
     return str(value)
+
+
+def names(
+    name: str, value: Any, *, meaning: str = "", error: type[PrivacyError] = ArgumentError
+) -> list[str]:
+    """Return a list of names, of one name or of several.
+
+    Examples
+    --------
+    >>> names("var_names", "mu"), names("var_names", ("mu", "sigma"))
+    (['mu'], ['mu', 'sigma'])
+    """
+    try:
+        if isinstance(value, Mapping):
+            raise TypeError
+        given = [value] if isinstance(value, str) else list(islice(value, _MOST))
+    except Exception:  # of a class of the caller's, which can raise anything
+        given = [None]
+    if not all(isinstance(one, str) and one.isprintable() for one in given):
+        raise refusal(name, "a name, or a list of names", value, meaning=meaning, error=error)
+    return [str(one) for one in given]
 
 
 def choice(

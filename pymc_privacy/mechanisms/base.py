@@ -17,6 +17,8 @@ Scale = float | tuple[float, ...]
 Shape = tuple[int | None, ...]
 # Further away than any release, and still a number that can be squared.
 UNBOUNDED = 1e30
+# Within these, the squares and quotients of a mechanism's numbers are floats.
+SMALLEST, LARGEST = 1e-100, 1e100
 _WIDEST = 2.0**50  # of integer noise: beyond 2^62 it is with probability exp(-2^12)
 _LARGEST = 2**62  # of a statistic that such noise is added to
 
@@ -143,9 +145,17 @@ def settle(mechanism: Any, *names: str) -> None:
     for name in names:
         value = getattr(mechanism, name)
         if value is not None:
-            number = positive(name, value, meaning=MEANINGS[name], error=MechanismError)
-            object.__setattr__(mechanism, name, number)
+            object.__setattr__(mechanism, name, measured(name, value, MEANINGS[name]))
     neighbours(mechanism.neighbours, optional=True, error=MechanismError)
+
+
+def measured(name: str, value: Any, meaning: str) -> float:
+    """Return a float > 0 that a law can be computed with; a delta may be as small as it likes."""
+    number = positive(name, value, meaning=meaning, error=MechanismError)
+    if not SMALLEST <= number <= LARGEST and name != "delta":
+        wanted = f"a number from {SMALLEST:g} to {LARGEST:g}, to be computed with"
+        raise refusal(name, wanted, value, meaning=meaning, error=MechanismError)
+    return number
 
 
 def settle_all(mechanism: Any, *names: str) -> None:
@@ -168,6 +178,8 @@ def positive_scale(value: Any) -> Scale:
     scale = reals("scale", value, shapes=[(), ("d",)], above=0, **said)
     if scale.size == 0:
         raise refusal("scale", value=value, **said)
+    for one in scale.ravel()[(scale.ravel() < SMALLEST) | (scale.ravel() > LARGEST)]:
+        measured("scale", one, said["meaning"])
     return scale.item() if scale.ndim == 0 else tuple(scale.tolist())
 
 

@@ -9,6 +9,7 @@ from scipy.optimize import brentq
 
 from pymc_privacy.arguments import reals
 from pymc_privacy.errors import MechanismError
+from pymc_privacy.mechanisms.base import LARGEST, SMALLEST
 
 # From here on they differ by less than exp(-2 pi² 25) of themselves.
 _WIDE = 5.0
@@ -76,6 +77,6 @@ def discrete_gaussian_scale(variance: Any) -> Any:
 
 
 def _checked(name: str, value: Any) -> np.ndarray:
-    # The square of a scale must be a float, too.
+    # Squares of both must be floats, too.
     said: Any = {"meaning": "of discrete Gaussian noise", "error": MechanismError}
-    return reals(name, value, above=0, most=1e150, wanted="finite and > 0", **said)
+    return reals(name, value, least=SMALLEST, most=LARGEST, wanted="finite and > 0", **said)

@@ -15,7 +15,7 @@ from pymc_privacy.errors import MechanismError
 from pymc_privacy.mechanisms.base import Mechanism, Shape, settle_all
 from pymc_privacy.mechanisms.engines import expm1, log, log_sum_exp, numeric, stack, where
 
-_FAR = 1e150  # the ends of the range are squared
+_FAR = 1e50  # the ends of the range are multiplied by slopes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,7 +254,7 @@ def _log_cell_mass(left: Any, right: Any, width: np.ndarray) -> Any:
     m, span = where(a < b, a, b), abs(a - b)
     flat = span < 1e-300
     kept = -m + log(where(flat, 1.0, -expm1(-where(flat, 1.0, span)) / where(flat, 1.0, span)))
-    crosses = left * right < 0
+    crosses = (left < 0) & (right > 0) | (left > 0) & (right < 0)
     total = where(crosses, a + b, 1.0)
     crossed = log(where(crosses, -expm1(-a) - expm1(-b), 1.0) / total)
     return log(width) + where(crosses, crossed, kept)
@@ -262,7 +262,7 @@ def _log_cell_mass(left: Any, right: Any, width: np.ndarray) -> Any:
 
 def _draw_within(rng: np.random.Generator, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Draw a position in [0, 1] with density ∝ exp(-|g|), g running from left to right."""
-    crosses, a, b = left * right < 0, np.abs(left), np.abs(right)
+    crosses, a, b = np.sign(left) * np.sign(right) < 0, np.abs(left), np.abs(right)
     zero = np.where(crosses, left / np.where(left == right, 1.0, left - right), 0.0)
     masses = -np.expm1(-a), -np.expm1(-b)
     first = rng.random(left.shape) * (masses[0] + masses[1]) < masses[0]

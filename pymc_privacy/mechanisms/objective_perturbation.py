@@ -10,9 +10,9 @@ import numpy as np
 from scipy import special
 
 from pymc_privacy.accounting import Neighbours, PureDP
-from pymc_privacy.arguments import generator, positive, probability, reals
+from pymc_privacy.arguments import generator, probability, reals
 from pymc_privacy.errors import MechanismError
-from pymc_privacy.mechanisms.base import Mechanism, Shape, settle
+from pymc_privacy.mechanisms.base import Mechanism, Shape, measured, settle
 from pymc_privacy.mechanisms.engines import (
     exp,
     is_tensor,
@@ -102,8 +102,7 @@ class ObjectivePerturbation(Mechanism):
         object.__setattr__(self, "share", share)
         for name, meaning in _MEANINGS.items():
             if getattr(self, name) is not None:
-                number = positive(name, getattr(self, name), meaning=meaning, error=MechanismError)
-                object.__setattr__(self, name, number)
+                object.__setattr__(self, name, measured(name, getattr(self, name), meaning))
         if self.epsilon is not None:
             self._calibrate(self.epsilon)
         for name in ("scale", "ridge"):
@@ -112,7 +111,7 @@ class ObjectivePerturbation(Mechanism):
                     "Objective perturbation needs epsilon= and bound=, or scale= and ridge=; "
                     f"got no {name}."
                 )
-            positive(name, getattr(self, name), meaning=_MEANINGS[name], error=MechanismError)
+            measured(name, getattr(self, name), _MEANINGS[name])
 
     def _calibrate(self, epsilon: float) -> None:
         if self.bound is None:
@@ -287,15 +286,33 @@ def _minimum(x: np.ndarray, y: np.ndarray, b: np.ndarray, ridge: float) -> np.nd
         loss = np.logaddexp(0, t) - y * t
         return t, loss.sum(-1) + 0.5 * ridge * (s * s).sum(-1) + (b * s).sum(-1)
 
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = _newton(at, x, y, b, ridge)
+    if found is None:
+        raise MechanismError(
+            "The perturbed loss must have a minimum that can be found; it was not found after "
+            f"{_MOST_STEPS} steps of Newton's method, for covariates up to {np.abs(x).max():g}."
+        )
+    return found
+
+
+def _newton(at: Any, x: np.ndarray, y: np.ndarray, b: np.ndarray, ridge: float) -> Any:
+    """Return the minimum, or None where it is not reached."""
     s = np.zeros(b.shape)
     t, now = at(s)
     for _ in range(_MOST_STEPS):
+        if not np.all(np.isfinite(now)):
+            return None
         p = special.expit(t)
         slope = np.einsum("...np,...n->...p", x, p - y) + ridge * s + b
         if np.all(np.abs(slope) < 1e-10 * (1 + np.abs(b))):
             return s
         hessian = np.einsum("...n,...np,...nq->...pq", p * (1 - p), x, x)
-        step = -np.linalg.solve(hessian + ridge * np.eye(b.shape[-1]), slope[..., None])[..., 0]
+        try:
+            inverse = np.linalg.solve(hessian + ridge * np.eye(b.shape[-1]), slope[..., None])
+        except np.linalg.LinAlgError:
+            return None
+        step = -inverse[..., 0]
         decrease = (slope * step).sum(-1)
         length = np.ones(now.shape)
         for _ in range(40):
@@ -305,7 +322,4 @@ def _minimum(x: np.ndarray, y: np.ndarray, b: np.ndarray, ridge: float) -> np.nd
                 break
             length = np.where(worse, length / 2, length)
         s, now = s + length[..., None] * step, then
-    raise MechanismError(
-        "The perturbed loss must have a minimum that can be found; it was not found after "
-        f"{_MOST_STEPS} steps of Newton's method, for covariates up to {np.abs(x).max():g}."
-    )
+    return None

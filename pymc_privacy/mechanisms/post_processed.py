@@ -17,7 +17,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_privacy.accounting import Guarantee
-from pymc_privacy.arguments import positive, real, shown
+from pymc_privacy.arguments import real, refusal, shown
 from pymc_privacy.errors import MechanismError
 from pymc_privacy.mechanisms.base import (
     UNBOUNDED,
@@ -26,10 +26,12 @@ from pymc_privacy.mechanisms.base import (
     Scale,
     Shape,
     beside,
+    measured,
 )
 from pymc_privacy.mechanisms.engines import ceil, where
 
 Formula = Callable[..., Any]
+_FURTHEST = 1e-5 * UNBOUNDED
 
 
 class PostProcessed(CoordinateMechanism):
@@ -98,6 +100,19 @@ def _check_inside(mechanism: Any, what: str) -> None:
             "The first argument must be a mechanism that adds noise, such as Laplace(scale=1.0), "
             f"because the probability of an interval is needed; got {shown(mechanism)}."
         )
+    if np.max(mechanism.scale) > _FURTHEST:
+        raise MechanismError(
+            f"scale must be at most {_FURTHEST:g} of noise that is {what} (further away is as good "
+            f"as infinitely far); got {shown(mechanism)}."
+        )
+
+
+def _near(name: str, value: Any) -> float:
+    """Return a number that is nearer than what stands for infinity."""
+    number = real(name, value, error=MechanismError)
+    if abs(number) > _FURTHEST:
+        raise refusal(name, f"at most {_FURTHEST:g} in size", value, error=MechanismError)
+    return number
 
 
 def _step(mechanism: AdditiveMechanism | PostProcessed) -> float:
@@ -165,8 +180,7 @@ class Clamped(PostProcessed):
             raise MechanismError("A clamped release needs lower=, upper=, or both; got neither.")
         for name in ("lower", "upper"):
             if getattr(self, name) is not None:
-                number = real(name, getattr(self, name), error=MechanismError)
-                object.__setattr__(self, name, number)
+                object.__setattr__(self, name, _near(name, getattr(self, name)))
                 if not _on_grid(getattr(self, name), _step(self.mechanism)):
                     raise MechanismError(
                         f"{name} must be a multiple of {_step(self.mechanism):g}, as releases are; "
@@ -254,8 +268,8 @@ class Rounded(PostProcessed):
 
     def __post_init__(self) -> None:
         _check_inside(self.mechanism, "rounded")
-        to = positive("to", self.to, meaning="what was rounded to", error=MechanismError)
-        object.__setattr__(self, "to", to)
+        to = measured("to", self.to, "what was rounded to")
+        object.__setattr__(self, "to", _near("to", to))
 
     @property
     def laws(self) -> tuple[Formula, Formula]:
@@ -332,7 +346,7 @@ class Suppressed(PostProcessed):
 
     def __post_init__(self) -> None:
         _check_inside(self.mechanism, "suppressed")
-        object.__setattr__(self, "below", real("below", self.below, error=MechanismError))
+        object.__setattr__(self, "below", _near("below", self.below))
 
     @property
     def laws(self) -> tuple[Formula, Formula]:

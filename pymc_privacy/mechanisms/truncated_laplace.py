@@ -14,7 +14,7 @@ from pymc_privacy.arguments import generator
 from pymc_privacy.errors import MechanismError
 from pymc_privacy.mechanisms.base import AdditiveMechanism, real_statistic, settle_all
 from pymc_privacy.mechanisms.engines import where
-from pymc_privacy.mechanisms.laplace import laplace_interval
+from pymc_privacy.mechanisms.laplace import LOG_TWO, laplace_interval
 
 
 @register_jitable
@@ -90,7 +90,9 @@ class TruncatedLaplace(AdditiveMechanism):
     @property
     def bound(self) -> float:
         """Return A, which the noise never exceeds."""
-        return self.scale * math.log1p(math.expm1(self.epsilon) / (2 * self.delta))
+        # log(1 + e^a) with a = log((e^epsilon - 1) / (2 delta)), which may be no float itself.
+        a = self.epsilon + math.log(-math.expm1(-self.epsilon)) - math.log(self.delta) - LOG_TWO
+        return self.scale * float(np.logaddexp(0.0, a))
 
     @property
     def parameters(self) -> tuple[float, float, float]:
