@@ -19,8 +19,9 @@ from pymc_privacy.sanitize import (
 )
 from pymc_privacy.sanitize.audit import Audit
 from pymc_privacy.sanitize.exact_noise import ExactNoise, SimulatedNoise
+from pymc_privacy.sanitize.exponential_choice import cells_of, choose, middle_of, select
 from pymc_privacy.sanitize.precise import VARIANTS
-from pymc_privacy.sanitize.quantiles import _choose, _posterior_quantile, _select
+from pymc_privacy.sanitize.quantiles import QuantilePlan
 from tests.stochastic import FALSE_ALARM, assert_mean, seed_of
 
 FRACTION = 0.8  # a sensitivity that is 20% short
@@ -192,15 +193,15 @@ def released(noise_of, sensitivity=None):
     """Return the whole path of a release, from records to published values, many times."""
 
     def many(rng, records, draws):
-        promise = releases.promised(
-            epsilon=1.0, delta=None, rho=None, neighbours="replace_one", unit="one record"
+        plan = releases.plan_release(
+            bounds=[(0, 1), (-1, 1)],
+            epsilon=1.0,
+            neighbours="replace_one",
+            sensitivity=sensitivity,
         )
-        planned = releases.planned_release(
-            records, [(0, 1), (-1, 1)], promise, name="x", sensitivity=sensitivity
-        )
-        scale = Fraction(planned.calibration.scale)
+        scale = Fraction(plan.calibration.scale)
         drawn = np.reshape(noise_of(rng).laplace(scale, 2 * draws), (draws, 2))
-        return planned.lattice.granularity * (np.array(planned.integers) + drawn)
+        return plan.lattice.granularity * (np.array(plan.totals(records).integers) + drawn)
 
     return many
 
@@ -259,19 +260,18 @@ def test_quantiles_by_the_exponential_mechanism_stay_below_their_epsilon(request
     rng = generator(request)
 
     def posterior(rng, draws_of_posterior, draws):
-        options = (0.95, (0.0, 1.0), Fraction(2))
-        source = below(rng)
-        return np.array(
-            [_posterior_quantile(source, draws_of_posterior, *options) for _ in range(draws)]
-        )
+        guarantee = pmp.PureDP(2.0, neighbours="replace_one")
+        plan = QuantilePlan("draws", 0.95, (0.0, 1.0), guarantee, "x")
+        source, cells = below(rng), plan.cells(draws_of_posterior)
+        return np.array([plan.drawn(source, cells) for _ in range(draws)])
 
     # The posterior may change altogether.
     found = audit(rng, posterior, np.full(20, 0.1), np.full(20, 0.9), draws=10_000)
     assert 0.1 < found.epsilon <= 2.0
 
     def of_records(rng, records, draws):
-        source, options = below(rng), (Fraction(3), Fraction(1), (0.0, 1.0))
-        return np.array([_select(source, np.sort(records), *options) for _ in range(draws)])
+        source, cells = below(rng), cells_of(np.array(records), (0.0, 1.0))
+        return np.array([select(source, cells, Fraction(3), Fraction(1)) for _ in range(draws)])
 
     found = audit(rng, of_records, [0.3] * 3 + [0.7] * 3, [0.3] * 4 + [0.7] * 2, draws=10_000)
     assert 0.1 < found.epsilon <= 2.0
@@ -279,9 +279,10 @@ def test_quantiles_by_the_exponential_mechanism_stay_below_their_epsilon(request
 
 def test_a_cell_is_drawn_with_the_stated_probability(request):
     # Three values: gaps of 30, 40, 20 and 10 percent of the cells, ranks 0 to 3, target 1.
-    source, values = below(generator(request)), np.array([0.3, 0.7, 0.9])
-    options = (Fraction(1), Fraction(1, 2), (0.0, 1.0))
-    draws = np.array([_select(source, values, *options) for _ in range(5000)])
+    source, bounds = below(generator(request)), (0.0, 1.0)
+    cells = cells_of(np.array([0.3, 0.7, 0.9]), bounds)
+    drawn = [select(source, cells, Fraction(1), Fraction(1, 2)) for _ in range(5000)]
+    draws = np.array([middle_of(cell, bounds) for cell in drawn])
     weights = np.array([0.3, 0.4, 0.2, 0.1]) * np.exp(-np.array([1, 0, 1, 2]) / 2)
     for k, (low, high) in enumerate(itertools.pairwise([0, 0.3, 0.7, 0.9, 1])):
         assert_mean((draws > low) & (draws < high), weights[k] / weights.sum(), what=f"gap {k}")
@@ -290,7 +291,7 @@ def test_a_cell_is_drawn_with_the_stated_probability(request):
 def test_bits_are_continued_until_the_choice_is_settled():
     # Two equal weights, and bits that are exactly on the edge as far as the first draw tells.
     bits = iter([1 << 127, 1 << 127, 0])
-    assert _choose(lambda n: next(bits), [1, 1], [Fraction(1, 3), Fraction(1, 3)]) == 1
+    assert choose(lambda n: next(bits), [1, 1], [Fraction(1, 3), Fraction(1, 3)]) == 1
     assert next(bits) == 0
 
 
