@@ -88,6 +88,8 @@ NO_NUMBER = [
 ]
 NO_NAME = [*NOTHING, 1, 1.5, True, "", " ", "two\nlines", "nul\0", "\ud800", [], {}, ["a"]]
 NO_TABLE = [*NOTHING, True, "1", "", math.nan, math.inf, [math.nan], [math.inf, 1.0], {}, [True, 2]]
+# Of records, a flag among numbers is one or zero, and a huge integer is clipped.
+_NO_RECORDS = NO_TABLE[:-1]
 
 
 def hashable(values):
@@ -124,11 +126,13 @@ WRONG = {
     "scale": [*NO_TABLE, [], 0, -1, [1.0, 0.0], [[1.0]], [1.0, -2.0], 10**400],
     "positives": [*NO_TABLE, 0, -1, [1.0, 0.0], [1.0, -2.0], 10**400],
     "vector": [*NO_TABLE, [], 1.0, [[1.0, 2.0]]],
-    "records": [*NO_TABLE, 1.0, np.zeros((2, 2, 2)), [10**400]],
+    "records": [*_NO_RECORDS, 1.0, np.zeros((2, 2, 2))],
     "table": [*NO_TABLE, 1.0, np.zeros((2, 2, 2)), [10**400]],
     "tree": [*NOTHING, 1.0, "posterior", True, [], {}, np.ones(3)],
     "frame": [*NOTHING, 1.0, "x", True, ["a"], [1.0], [{}]],
     "names": [*(n for n in NOTHING), 1.0, True, [1.0], "stranger", ["stranger"], "two\nlines"],
+    "contributions": [*NOTHING, "x", True, {}, np.zeros((2, 2, 2))],
+    "observed": [*NO_TABLE, [10**400]],
     "mapping": [*NOTHING, 1.0, "x", True, []],
     "object": [*NOTHING, 1.0, "x", True, [], {}],
 }
@@ -170,9 +174,20 @@ ODD = {
     "scale": [*_SMALL_AND_LARGE, [1.0, 2.0], (1e-300, 1e300), np.array([1, 2])],
     "positives": [*_SMALL_AND_LARGE, [], [1.0, 2.0], np.ones((2, 2))],
     "vector": [[0.0, 1.0], (0, 1, 2), np.array([-1e300, 1e300]), [0.0, 1e-300]],
-    "records": [[0, 1, 1, 0] * 5, [], [1], [True, False], [1e308, -1e308], np.zeros(3, np.int8)],
+    "records": [
+        [0, 1, 1, 0] * 5,
+        [True, 2],
+        [10**400, -(10**400)],
+        [],
+        [1],
+        [True, False],
+        [1e308, -1e308],
+        np.zeros(3, np.int8),
+    ],
     "table": [np.zeros((4, 2)), np.zeros((0, 2)), [[1, 2], [3, 4]]],
 }
 
 WRONG["key"], ODD["key"] = hashable(WRONG["positive"]), hashable(ODD["positive"])
-WRONG["statistic"], ODD["statistic"] = NO_TABLE, [0, 1.5, np.array(2), -3]
+WRONG["statistic"] = [value for value in NO_TABLE if value is not True]
+ODD["statistic"] = [0, 1.5, np.array(2), -3, True]
+WRONG["posterior"], ODD["posterior"] = [*NO_TABLE, [], [10**400]], ODD["records"]

@@ -11,6 +11,7 @@ import random
 import signal
 import warnings
 import zlib
+from typing import ClassVar
 
 import numpy as np
 import pymc as pm
@@ -112,7 +113,7 @@ def cases(folder):
 
     published = pmp.release(ANSWERS, bounds=(0, 1), epsilon=1.0, neighbours="replace_one")
     draws = {"draws": DRAWS, "bounds": (0.0, 1.0), "epsilon": 1.0}
-    of_draws = {"draws": "records", "bounds": "pair", "epsilon": "positive", "ledger": "object?"}
+    of_draws = {"draws": "posterior", "bounds": "pair", "epsilon": "positive", "ledger": "object?"}
     releasing = {"contributions": ANSWERS, "bounds": (0, 1), "neighbours": "replace_one"}
     of_release = {
         "contributions": "records",
@@ -566,7 +567,7 @@ def cases(folder):
                 {"samples": 10, "epsilon": 1.0},
                 samples="count",
                 epsilon="positive",
-                total_variation="probability",
+                total_variation="share",
             ),
             Case(pmp.joint_guarantee, {"samples": 10, "mu": 1.0}, samples="count", mu="positive"),
         ],
@@ -722,7 +723,7 @@ def cases(folder):
                 pmp.Privatized,
                 {"contributions": bits, "name": "s", "mechanism": NOISE, "observed": 1.0},
                 model,
-                contributions="object",
+                contributions="contributions",
             ),
         ],
         "Records": [
@@ -765,7 +766,7 @@ def cases(folder):
                 name="name",
                 dist="object",
                 mechanism="mechanism",
-                observed="records",
+                observed="observed?",
                 tail="probability",
             ),
         ],
@@ -777,7 +778,7 @@ def cases(folder):
                 name="name",
                 matrix="table",
                 mechanism="mechanism",
-                observed="records",
+                observed="observed",
                 invariants="object?",
             ),
         ],
@@ -834,7 +835,7 @@ def gaussian(kind):
 class Measured:
     """What a measurement of OpenDP remembers of how it was made."""
 
-    __opendp_dict__ = {
+    __opendp_dict__: ClassVar[dict] = {
         "__function__": "make_laplace",
         "__module__": "measurements",
         "__kwargs__": {"input_domain": "AtomDomain(T=f64)", "scale": 1.0, "k": None},
@@ -910,9 +911,9 @@ def harmful(result):
         value = getattr(result, name, None)
         if callable(value) or isinstance(value, str):
             continue
-        if value is not None and not np.all(np.isfinite(value)) and name not in ("lower", "upper"):
-            if not (isinstance(result, pmp.Tulap) and name == "bound"):
-                return f"{name} is {value}"
+        endless = name in ("lower", "upper") or (isinstance(result, pmp.Tulap) and name == "bound")
+        if value is not None and not endless and not np.all(np.isfinite(value)):
+            return f"{name} is {value}"
     if isinstance(promise, pmp.PureDP) and not 0 < promise.epsilon < math.inf:
         return f"promises {promise}"
     if isinstance(result, Mechanism):

@@ -17,6 +17,7 @@ from pymc_privacy._compat import (
     modelcontext,
 )
 from pymc_privacy.algorithms.integer_kernel import some_table
+from pymc_privacy.arguments import integers, refusal, shown, text
 from pymc_privacy.distributions.count_sums import PLAIN, largest_count
 from pymc_privacy.distributions.marking import Mark, is_marked, mark
 from pymc_privacy.distributions.privatized import PrivatizedRV, check_release
@@ -156,6 +157,7 @@ class LinearMeasurements(Distribution):
     ) -> TensorVariable:
         """Add the release to the model on the context stack, and mark its counts."""
         model = modelcontext(None)
+        text("name", name, error=ReleaseError)
         _check_counts(name, counts, model)
         _check_mechanism(mechanism)
         checked = _as_matrix(name, matrix, counts)
@@ -165,6 +167,9 @@ class LinearMeasurements(Distribution):
         )
         _mark_counts(counts)
         if invariants is not None:
+            if not isinstance(invariants, list | tuple) or len(invariants) != 2:
+                wanted = "a pair: a matrix and the exact totals of its rows"
+                raise refusal("invariants", wanted, invariants, error=ReleaseError)
             fixed = _as_matrix(f"{name}_invariants", invariants[0], counts)
             totals = _checked(f"{name}_invariants", invariants[1], fixed, Exact())
             super().__new__(
@@ -248,22 +253,15 @@ def _check_mechanism(mechanism: Any) -> None:
     if not isinstance(mechanism, LOG_CONCAVE):
         raise MechanismError(
             "Noisy totals need Laplace, DiscreteLaplace, Gaussian or DiscreteGaussian noise; "
-            f"got {mechanism!r}."
+            f"got {shown(mechanism)}."
         )
 
 
 def _as_matrix(name: str, matrix: Any, counts: TensorVariable) -> np.ndarray:
-    try:
-        values = np.array(matrix, dtype=np.float64)
-    except (TypeError, ValueError):
-        values = np.empty(0)
     cells = counts.type.shape[0]
-    if values.ndim != 2 or values.shape[1] != cells or np.any(values != np.rint(values)):
-        raise ReleaseError(
-            f"The matrix of {name!r} must be integers, a row for each total and a column for each "
-            f"of the {cells} counts; got shape {values.shape} from {type(matrix).__name__}."
-        )
-    return values.astype(np.int64)
+    wanted = f"integers, a row for each total and a column for each of the {cells} counts"
+    said: Any = {"wanted": wanted, "flags": True, "error": ReleaseError}
+    return integers(f"The matrix of {name!r}", matrix, shapes=[("n", cells)], **said)
 
 
 def _checked(name: str, observed: Any, matrix: np.ndarray, mechanism: Mechanism) -> Any:
