@@ -87,7 +87,8 @@ NO_NUMBER = [
     np.ma.array(1.0),
 ]
 NO_NAME = [*NOTHING, 1, 1.5, True, "", " ", "two\nlines", "nul\0", "\ud800", [], {}, ["a"]]
-NO_TABLE = [*NOTHING, True, "1", "", math.nan, math.inf, [math.nan], [math.inf, 1.0], {}, [True, 2]]
+NO_ROWS = [*NOTHING, True, "1", "", math.nan, math.inf, [math.nan], [math.inf, 1.0], {}]
+NO_TABLE = [*NO_ROWS, [True, 2]]
 
 WRONG = {
     "positive": [*NO_NUMBER, 0, -1, -0.0, -1e-300],
@@ -112,6 +113,8 @@ WRONG = {
     "scale": [*NO_TABLE, [], 0, -1, [1.0, 0.0], [[1.0]], [1.0, -2.0], 10**400],
     "positives": [*NO_TABLE, 0, -1, [1.0, 0.0], [1.0, -2.0], 10**400],
     "vector": [*NO_TABLE, [], 1.0, [[1.0, 2.0]]],
+    # A record is read by itself: a True, or an integer beyond floats, is one among others.
+    "rows": [*NO_ROWS, 1.0, np.zeros((2, 2, 2))],
     "records": [*NO_TABLE, 1.0, np.zeros((2, 2, 2)), [10**400]],
     "table": [*NO_TABLE, 1.0, np.zeros((2, 2, 2)), [10**400]],
     "tree": [*NOTHING, 1.0, "posterior", True, [], {}, np.ones(3)],
@@ -158,5 +161,6 @@ ODD = {
     "positives": [*_SMALL_AND_LARGE, [], [1.0, 2.0], np.ones((2, 2))],
     "vector": [[0.0, 1.0], (0, 1, 2), np.array([-1e300, 1e300]), [0.0, 1e-300]],
     "records": [[0, 1, 1, 0] * 5, [], [1], [True, False], [1e308, -1e308], np.zeros(3, np.int8)],
+    "rows": [[0, 1, 1, 0] * 5, [], [1], [True, 2], [1e308, -1e308], [10**400, 0], [-(10**400)]],
     "table": [np.zeros((4, 2)), np.zeros((0, 2)), [[1, 2], [3, 4]]],
 }

@@ -96,7 +96,7 @@ def cases(folder):
         return {"function": constant(measure), "grid": {"epsilon": [1.0]}, "path": fresh}
 
     def interval(call, **more):
-        kinds = {"records": "records", "family": "object", "epsilon": "positive"}
+        kinds = {"records": "rows", "family": "object", "epsilon": "positive"}
         kinds |= {"prob": "probability", "name": "name?", "ledger": "object?"}
         good = {"records": ANSWERS, "family": constant(pmp.Proportion()), "epsilon": 1.0}
         return (
@@ -116,7 +116,7 @@ def cases(folder):
     of_draws = {"draws": "records", "bounds": "pair", "epsilon": "positive", "ledger": "object?"}
     releasing = {"contributions": ANSWERS, "bounds": (0, 1), "neighbours": "replace_one"}
     of_release = {
-        "contributions": "records",
+        "contributions": "rows",
         "bounds": "bounds",
         "neighbours": "neighbours",
         "epsilon": "positive?",
@@ -438,7 +438,7 @@ def cases(folder):
                     "upper": 1.0,
                     "prob": 0.9,
                     "method": "m",
-                    "label": "proven",
+                    "label": "conditional",
                     "assumptions": ("a",),
                     "guarantee": PURE,
                 },
@@ -455,10 +455,8 @@ def cases(folder):
             Case(
                 pmp.Release,
                 vars(published),
-                name="name",
+                plan="object",
                 integers="object",
-                lattice="object",
-                calibration="object",
                 size="natural?",
                 published="name",
                 sampler="neighbours",
@@ -549,7 +547,7 @@ def cases(folder):
                     "epsilon": 1.0,
                     "neighbours": "replace_one",
                 },
-                records="records",
+                records="rows",
                 quantile="probability",
                 bounds="pair",
                 epsilon="positive",
@@ -563,7 +561,7 @@ def cases(folder):
                 {"samples": 10, "epsilon": 1.0},
                 samples="count",
                 epsilon="positive",
-                total_variation="probability",
+                total_variation="positive",
             ),
             Case(pmp.joint_guarantee, {"samples": 10, "mu": 1.0}, samples="count", mu="positive"),
         ],
@@ -644,7 +642,9 @@ def cases(folder):
             Case(
                 pmp.plot_interval,
                 {
-                    "interval": pmp.PrivateInterval(0.0, 1.0, 0.9, "m", "proven", ("a",), PURE),
+                    "interval": pmp.PrivateInterval(
+                        0.0, 1.0, 0.9, "m", "conditional", ("a",), PURE
+                    ),
                     "draws_or_idata": DRAWS,
                     "axis": axis,
                 },
