@@ -87,18 +87,13 @@ NO_NUMBER = [
     np.ma.array(1.0),
 ]
 NO_NAME = [*NOTHING, 1, 1.5, True, "", " ", "two\nlines", "nul\0", "\ud800", [], {}, ["a"]]
-NO_TABLE = [*NOTHING, True, "1", "", math.nan, math.inf, [math.nan], [math.inf, 1.0], {}, [True, 2]]
-# Of records, a flag among numbers is one or zero, and a huge integer is clipped.
-_NO_RECORDS = NO_TABLE[:-1]
+NO_ROWS = [*NOTHING, True, "1", "", math.nan, math.inf, [math.nan], [math.inf, 1.0], {}]
+NO_TABLE = [*NO_ROWS, [True, 2]]
 
 
 def hashable(values):
     """Return those values that can be the key of a mapping."""
-    return [
-        value
-        for value in values
-        if type(value).__hash__ and not isinstance(value, np.ma.core.MaskedConstant)
-    ]
+    return [value for value in values if type(value).__hash__ and value is not np.ma.masked]
 
 
 WRONG = {
@@ -126,7 +121,9 @@ WRONG = {
     "scale": [*NO_TABLE, [], 0, -1, [1.0, 0.0], [[1.0]], [1.0, -2.0], 10**400],
     "positives": [*NO_TABLE, 0, -1, [1.0, 0.0], [1.0, -2.0], 10**400],
     "vector": [*NO_TABLE, [], 1.0, [[1.0, 2.0]]],
-    "records": [*_NO_RECORDS, 1.0, np.zeros((2, 2, 2))],
+    # A record is read by itself: a True, or an integer beyond floats, is one among others.
+    "rows": [*NO_ROWS, 1.0, np.zeros((2, 2, 2))],
+    "records": [*NO_TABLE, 1.0, np.zeros((2, 2, 2)), [10**400]],
     "table": [*NO_TABLE, 1.0, np.zeros((2, 2, 2)), [10**400]],
     "tree": [*NOTHING, 1.0, "posterior", True, [], {}, np.ones(3)],
     "frame": [*NOTHING, 1.0, "x", True, ["a"], [1.0], [{}]],
@@ -165,7 +162,7 @@ ODD = {
     "delta": [0, math.ulp(0.0), 1e-300, 1e-12, 0.3, 0.5, 1 - 2**-53],
     "count": [1, 2, 3, np.int64(5), np.uint8(7)],
     "natural": [0, 1, 2, np.int64(5)],
-    "name": ["x", "Größe", "a" * 300, "with 'quotes' and \\"],
+    "name": ["y0", "Größe", "a" * 300, "with 'quotes' and \\"],
     "neighbours": ["replace_one", "add_remove"],
     "flag": [True, False, np.True_],
     "pair": [(0, 1), [-1, 2.5], np.array([0.0, 1e-300]), (-1e308, 1e307), (1e300, 1e301)],
@@ -174,16 +171,8 @@ ODD = {
     "scale": [*_SMALL_AND_LARGE, [1.0, 2.0], (1e-300, 1e300), np.array([1, 2])],
     "positives": [*_SMALL_AND_LARGE, [], [1.0, 2.0], np.ones((2, 2))],
     "vector": [[0.0, 1.0], (0, 1, 2), np.array([-1e300, 1e300]), [0.0, 1e-300]],
-    "records": [
-        [0, 1, 1, 0] * 5,
-        [True, 2],
-        [10**400, -(10**400)],
-        [],
-        [1],
-        [True, False],
-        [1e308, -1e308],
-        np.zeros(3, np.int8),
-    ],
+    "records": [[0, 1, 1, 0] * 5, [], [1], [True, False], [1e308, -1e308], np.zeros(3, np.int8)],
+    "rows": [[0, 1, 1, 0] * 5, [], [1], [True, 2], [1e308, -1e308], [10**400, 0], [-(10**400)]],
     "table": [np.zeros((4, 2)), np.zeros((0, 2)), [[1, 2], [3, 4]]],
 }
 

@@ -14,10 +14,11 @@ from pymc_privacy._compat import (
     Variable,
     _logprob,
     _support_point,
+    check_new_name,
     modelcontext,
 )
 from pymc_privacy.algorithms.integer_kernel import some_table
-from pymc_privacy.arguments import integers, refusal, shown, text
+from pymc_privacy.arguments import integers, refusal, shown
 from pymc_privacy.distributions.count_sums import PLAIN, largest_count
 from pymc_privacy.distributions.marking import Mark, is_marked, mark
 from pymc_privacy.distributions.privatized import PrivatizedRV, check_release
@@ -157,7 +158,7 @@ class LinearMeasurements(Distribution):
     ) -> TensorVariable:
         """Add the release to the model on the context stack, and mark its counts."""
         model = modelcontext(None)
-        text("name", name, error=ReleaseError)
+        check_new_name(name, model, ReleaseError)
         _check_counts(name, counts, model)
         _check_mechanism(mechanism)
         checked = _as_matrix(name, matrix, counts)

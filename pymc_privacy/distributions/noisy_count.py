@@ -22,10 +22,11 @@ from pymc_privacy._compat import (
     _logprob,
     _support_point,
     change_dist_size,
+    check_new_name,
     modelcontext,
     support_point,
 )
-from pymc_privacy.arguments import probability, shown, text
+from pymc_privacy.arguments import probability, shown
 from pymc_privacy.distributions.count_sums import (
     PLAIN,
     has_recurrence,
@@ -143,7 +144,7 @@ class NoisyCount(Distribution):
         tail: float = 1e-12,
     ) -> TensorVariable:
         """Add the release to the model on the context stack."""
-        text("name", name, error=ReleaseError)
+        check_new_name(name, modelcontext(None), ReleaseError)
         _check_count(name, dist, modelcontext(None))
         _check_mechanism(mechanism, tail)
         if observed is not None:

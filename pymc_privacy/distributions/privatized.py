@@ -15,11 +15,12 @@ from pymc_privacy._compat import (
     Variable,
     _logprob,
     _support_point,
+    check_new_name,
     modelcontext,
     numba_core_rv_funcify,
     numba_njit,
 )
-from pymc_privacy.arguments import flag, reals, shown, text
+from pymc_privacy.arguments import flag, reals, shown
 from pymc_privacy.distributions.assignment import assign_records
 from pymc_privacy.distributions.records import existing_rows, is_sized, size_of
 from pymc_privacy.distributions.tensor_engine import register_tensor_engine
@@ -157,7 +158,7 @@ class Privatized(Distribution):
     ) -> TensorVariable:
         """Add the release to the model on the context stack, and mark its records."""
         model = modelcontext(None)
-        text("name", name, error=ReleaseError)
+        check_new_name(name, model, ReleaseError)
         local = flag("local", local, error=ReleaseError)
         _check_mechanism(mechanism)
         contributions = with_known_width(_as_contributions(name, contributions), model)

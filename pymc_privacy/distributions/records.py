@@ -25,11 +25,12 @@ from pymc_privacy._compat import (
     _logprob_helper,
     ancestors,
     change_dist_size,
+    check_new_name,
     constant_fold,
     modelcontext,
     rvs_in_graph,
 )
-from pymc_privacy.arguments import integer, refusal, shown, text
+from pymc_privacy.arguments import integer, refusal, shown
 from pymc_privacy.distributions.marking import Sized, SizedRecord, mark
 from pymc_privacy.errors import RecordError
 
@@ -153,7 +154,7 @@ class Records(Distribution):
     ) -> TensorVariable:
         """Add the records to the model on the context stack."""
         model = modelcontext(None)
-        text("name", name, error=RecordError)
+        check_new_name(name, model, RecordError)
         dims = (dims,) if isinstance(dims, str) else dims
         _check_law(name, dist)
         size = _check_size(name, size, dist, model)
@@ -234,10 +235,8 @@ def _with_rows(name: str, dist: TensorVariable, size: TensorVariable, capacity: 
 
 
 def _check_capacity(name: str, capacity: Any, size: TensorVariable) -> int:
-    why = "the largest number of records considered"
-    capacity = integer(
-        f"The capacity of {name!r}", capacity, least=1, meaning=why, error=RecordError
-    )
+    said: Any = {"meaning": "the largest number of records considered", "error": RecordError}
+    capacity = integer(f"The capacity of {name!r}", capacity, least=1, **said)
     least = lower_bound(size)
     if capacity < least:
         raise RecordError(

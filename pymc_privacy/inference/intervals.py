@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pymc_privacy.accounting import compose
-from pymc_privacy.arguments import instance, text
+from pymc_privacy.arguments import instance, refusal, text
 from pymc_privacy.errors import GuaranteeError
 from pymc_privacy.results import observed_values, posterior_draws
 from pymc_privacy.sanitize import PrivateInterval, Release
@@ -115,12 +115,13 @@ def _check_releases(releases: Any) -> None:
 
 
 def _names(public: Any) -> set[str]:
-    listed = isinstance(public, Iterable) and not isinstance(public, str)
-    names = list(public) if listed else [public]
-    if not listed or not all(isinstance(name, str) for name in names):
-        raise GuaranteeError(
-            f"public must be a list of names of variables and data containers; got {public!r}."
-        )
+    wanted = "a list of names of variables and data containers"
+    try:
+        names = [public] if isinstance(public, str) else list(public)
+    except Exception:  # of a class of the caller's, which can raise anything
+        raise refusal("public", wanted, public, error=GuaranteeError) from None
+    if isinstance(public, str) or not all(isinstance(name, str) for name in names):
+        raise refusal("public", wanted, public, error=GuaranteeError)
     return set(names)
 
 

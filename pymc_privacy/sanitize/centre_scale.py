@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from pymc_privacy.accounting import PureDP
-from pymc_privacy.arguments import instance, pair, reals
+from pymc_privacy.arguments import instance, pair
 from pymc_privacy.errors import ReleaseError
 from pymc_privacy.sanitize.exact_noise import ExactNoise
 from pymc_privacy.sanitize.families import Family, SummarisedFamily, SummaryBounds
 from pymc_privacy.sanitize.interval import PrivateInterval, checked_prob
 from pymc_privacy.sanitize.ledger import Ledger
-from pymc_privacy.sanitize.plan import checked_ledger, checked_size
+from pymc_privacy.sanitize.plan import charge, checked_ledger, checked_size
+from pymc_privacy.sanitize.quantiles import checked_draws
 from pymc_privacy.sanitize.rows import rows
 from pymc_privacy.sanitize.summary_plan import SummaryPlan, SummaryRelease, plan_summary
 
@@ -81,7 +82,7 @@ def centre_scale_interval(
     _check_number(records, number)
     totals = family.summary_totals(records)
     cells = plan.cells(*family.summary(totals, number))
-    return _interval(plan, cells, prob=prob, ledger=ledger)
+    return _interval(plan, cells, prob=prob, ledger=ledger, unless=family.name)
 
 
 def _number_of(records: Any) -> int:
@@ -157,21 +158,25 @@ def summary_interval(
     )
     guarantee = PureDP(epsilon, neighbours="replace_one")
     plan = SummaryPlan(name, guarantee, (low, high), stated, words=words)
-    values = reals("draws", draws, confidential=True, error=ReleaseError).ravel()
+    values = checked_draws(draws)
     if values.size < 2:
         raise ReleaseError(f"draws must be two finite numbers or more; got {values.size}.")
     inside = (np.clip(values, low, high) - low) / (high - low)
     width = high - low
     cells = plan.cells(width * float(inside.mean()), width * float(inside.std()))
-    return _interval(plan, cells, prob=prob, ledger=ledger)
+    return _interval(plan, cells, prob=prob, ledger=ledger, unless="parameter")
 
 
 def _interval(
-    plan: SummaryPlan, cells: tuple[int, int], *, prob: float, ledger: Ledger | None
+    plan: SummaryPlan,
+    cells: tuple[int, int],
+    *,
+    prob: float,
+    ledger: Ledger | None,
+    unless: str,
 ) -> PrivateInterval:
     """Charge the ledger, draw, and return what follows from the draw alone."""
-    if ledger is not None:
-        ledger.charge(plan.guarantee, what=plan.name)
+    charge(ledger, plan.guarantee, plan.name, unless=unless)
     noisy = plan.drawn(ExactNoise(), cells)
     lower, upper = plan.ends(noisy, prob)
     return PrivateInterval(

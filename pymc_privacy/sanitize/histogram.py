@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from pymc_privacy.arguments import flag, generator, integer, pair, positive, real, reals
+from pymc_privacy.arguments import flag, generator, integer, pair, positive, real, reals, refusal
 from pymc_privacy.errors import GuaranteeError
 
 _MOST_BINS = 10**7
@@ -108,9 +108,12 @@ def collapse_rule(collapse: object) -> Collapse:
         return collapse
     if collapse is None or (isinstance(collapse, str) and collapse in _RULES):
         return _RULES[collapse]
-    raise GuaranteeError(
-        'collapse must be "count", "proportion", None, or one of CountCollapse and '
-        f"ProportionCollapse with thresholds of their own; got {collapse!r}."
+    raise refusal(
+        "collapse",
+        '"count", "proportion", None, or one of CountCollapse and ProportionCollapse with '
+        "thresholds of their own",
+        collapse,
+        error=GuaranteeError,
     )
 
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from pymc_privacy.accounting import Guarantee, PureDP, compose
-from pymc_privacy.arguments import probability, real, text
+from pymc_privacy.arguments import instance, probability, real, refusal, text
 from pymc_privacy.errors import GuaranteeError
 from pymc_privacy.sanitize.budget import covers
 from pymc_privacy.sanitize.calibrate import exactly
@@ -35,6 +35,7 @@ FOREIGN = (
 )
 
 
+@runtime_checkable
 class Published(Protocol):
     """What an interval was computed from, with the evidence for what it promises."""
 
@@ -106,6 +107,15 @@ class PrivateInterval:
     name: str = "parameter"
 
     def __post_init__(self) -> None:
+        for name in ("guarantee", "claimed", "supported"):
+            if getattr(self, name) is not None:
+                wanted = "a guarantee, such as PureDP(1.0), or None"
+                instance(name, getattr(self, name), Guarantee, wanted, error=GuaranteeError)
+        for name in ("assumptions", "why"):
+            words = getattr(self, name)
+            if not isinstance(words, tuple) or not all(isinstance(word, str) for word in words):
+                raise refusal(name, "a tuple of sentences", words, error=GuaranteeError)
+        instance("label", self.label, str, "a label", error=GuaranteeError)
         if self.label == "nominal":
             honest = self.guarantee is None and bool(self.why)
         elif self.label == "conditional":
@@ -128,6 +138,9 @@ class PrivateInterval:
 
     def _check_evidence(self, guarantee: Guarantee) -> None:
         """Refuse a promise that the releases do not keep."""
+        instance("releases", self.releases, tuple, "a tuple of releases", error=GuaranteeError)
+        for one in self.releases:
+            instance("A release", one, Published, "what was published", error=GuaranteeError)
         labels = {one.label for one in self.releases}
         if self.label == "proven" and labels != {"proven"}:
             raise GuaranteeError(

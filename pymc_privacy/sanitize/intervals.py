@@ -40,6 +40,7 @@ from pymc_privacy.sanitize.ledger import Ledger
 from pymc_privacy.sanitize.plan import (
     ReleasePlan,
     Totals,
+    charge,
     checked_ledger,
     checked_size,
     plan_moments,
@@ -113,8 +114,7 @@ def noise_aware_interval(
     draws = integer("draws", draws, least=1, most=_MOST_DRAWS, error=ReleaseError)
     plan = plan_total(family, epsilon, name)
     totals = family_totals(plan, family, records, size=size)
-    if ledger is not None:
-        ledger.charge(plan.guarantee, what=plan.name)
+    charge(ledger, plan.guarantee, plan.name, unless=family.name)
     published = with_noise(ExactNoise(), plan, totals, "exact")
     lower, upper = noise_aware_ends(rng, published, family, prob, draws)
     options: dict[str, Any] = {"lower": lower, "upper": upper, "prob": prob}
@@ -154,8 +154,7 @@ def bootstrap_interval(
     repeats = integer("repeats", repeats, least=2, most=_MOST_DRAWS, error=ReleaseError)
     plan = plan_total(family, epsilon, name)
     totals = family_totals(plan, family, records, size=size)
-    if ledger is not None:
-        ledger.charge(plan.guarantee, what=plan.name)
+    charge(ledger, plan.guarantee, plan.name, unless=family.name)
     published = with_noise(ExactNoise(), plan, totals, "exact")
     lower, upper = bootstrap_ends(rng, published, family, prob, repeats)
     options: dict[str, Any] = {"lower": lower, "upper": upper, "prob": prob}
@@ -205,8 +204,7 @@ def multiple_sanitization_interval(
     share = share_of(whole.guarantee, releases)
     plan = plan_total(family, share.epsilon, whole.name)
     totals = family_totals(plan, family, records, size=size)
-    if ledger is not None:
-        ledger.charge(whole.guarantee, what=whole.name)
+    charge(ledger, whole.guarantee, whole.name, unless=family.name)
     published = tuple(with_noise(ExactNoise(), plan, totals, "exact") for _ in range(releases))
     lower, upper = multiple_ends(published, family, prob)
     options: dict[str, Any] = {"lower": lower, "upper": upper, "prob": prob}
@@ -237,11 +235,10 @@ def plan_total(family: Family, epsilon: float, name: str | None = None) -> Relea
     if type(family) not in _OWN:
         words = FOREIGN.format(name=name, kind=type(family).__name__)
         plan = replace(plan, words=(words,))
-    scale = plan.calibration.scale * plan.lattice.granularity
-    if scale > _WIDEST:
+    if plan.scale > _WIDEST:
         raise ReleaseError(
             "The scale of the noise of an interval must be at most 2^50 (sensitivity / epsilon), "
-            f"or it says nothing; got {scale:g}."
+            f"or it says nothing; got {plan.scale:g}."
         )
     return plan
 

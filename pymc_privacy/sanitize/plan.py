@@ -8,13 +8,22 @@ themselves go through the noise.
 
 from __future__ import annotations
 
+import datetime
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from pymc_privacy.accounting import Guarantee, PureDP
-from pymc_privacy.arguments import flag, instance, integer, text
+from pymc_privacy.arguments import flag, instance, integer, refusal, text
 from pymc_privacy.errors import ReleaseError
+from pymc_privacy.mechanisms import (
+    AdditiveMechanism,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Gaussian,
+    Laplace,
+)
 from pymc_privacy.sanitize.calibrate import (
     Calibration,
     calibrate,
@@ -23,7 +32,7 @@ from pymc_privacy.sanitize.calibrate import (
     level_of,
     promised,
 )
-from pymc_privacy.sanitize.lattice import FURTHEST, Lattice, checked_bounds, power_of_two
+from pymc_privacy.sanitize.lattice import Lattice, checked_bounds, power_of_two
 from pymc_privacy.sanitize.ledger import Ledger
 from pymc_privacy.sanitize.moments import MOMENTS, Moments
 
@@ -84,11 +93,8 @@ class ReleasePlan:
             )
         if self.moments is not None:
             self._check_moments()
-        if self.calibration.scale * self.lattice.granularity > FURTHEST:
-            raise ReleaseError(
-                "The scale of the noise must be at most 2^500 (sensitivity / epsilon); got "
-                f"{self.calibration.scale * self.lattice.granularity:g}."
-            )
+        # What cannot be computed with could be published, and read by nobody.
+        self.mechanism  # noqa: B018
 
     def _check_moments(self) -> None:
         known = MOMENTS.get(self.moments or "")
@@ -115,6 +121,32 @@ class ReleasePlan:
             stated=self.stated,
             moments=None if self.moments is None else MOMENTS[self.moments],
         )
+
+    @property
+    def scale(self) -> float:
+        """Return the scale of the noise in units of the statistic."""
+        return self.calibration.scale * self.lattice.granularity
+
+    @cached_property
+    def mechanism(self) -> AdditiveMechanism:
+        """Return the law of what is published given the total.
+
+        On a lattice of integers it is the discrete law that is drawn from. On a finer one it is
+        the continuous law of the same scale: rounding a record to the lattice moves a log density
+        by half a cell / scale, 2^-33 for the granularity that is chosen by default.
+        """
+        discrete = self.lattice.granularity == 1
+        stated: dict[str, Any] = {
+            "scale": self.scale,
+            "sensitivity": self.calibration.sensitivity.value,
+            "neighbours": self.guarantee.neighbours,
+        }
+        if isinstance(self.guarantee, PureDP):
+            pure: Any = DiscreteLaplace if discrete else Laplace
+            return pure(epsilon=self.guarantee.epsilon, **stated)
+        # Integer noise is not known to be Gaussian-private; rho is what was proved for it.
+        kind: Any = DiscreteGaussian if discrete else Gaussian
+        return kind(rho=level_of(self.guarantee), **stated)
 
     @property
     def label(self) -> str:
@@ -228,3 +260,26 @@ def checked_ledger(ledger: Any) -> Ledger | None:
 def checked_name(name: Any) -> str:
     """Return the name of what is published."""
     return text("name", name, meaning="of what is published", error=ReleaseError)
+
+
+def charge(ledger: Ledger | None, guarantee: Guarantee, name: str, *, unless: str) -> None:
+    """Charge a ledger, if there is one, for a name that it has not seen.
+
+    Only the name that stands where none was given may come again: a card under the same name
+    would take the place of the one before.
+    """
+    if ledger is not None:
+        ledger.charge(guarantee, what=name, unique=name != unless)
+
+
+def checked_date(date: Any) -> str:
+    """Return a day as it is written on a card, 2026-01-31."""
+    written = isinstance(date, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", date)
+    try:
+        return datetime.date.fromisoformat(date).isoformat() if written else _no_date(date)
+    except ValueError:
+        return _no_date(date)
+
+
+def _no_date(date: Any) -> str:
+    raise refusal("published", "a date such as 2026-01-31", date, error=ReleaseError)

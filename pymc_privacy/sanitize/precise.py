@@ -13,13 +13,24 @@ is not true. Three faults, each by itself enough:
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from pymc_privacy.accounting import GaussianDP, Guarantee, PureDP
-from pymc_privacy.arguments import generator, integer, kind_of, pair, positive, reals, text
+from pymc_privacy.arguments import (
+    generator,
+    integer,
+    kind_of,
+    pair,
+    positive,
+    real,
+    reals,
+    refusal,
+    text,
+)
 from pymc_privacy.errors import GuaranteeError
 from pymc_privacy.sanitize.calibrate import exactly
 from pymc_privacy.sanitize.histogram import Collapse, collapse_rule, p3_histogram
@@ -132,9 +143,12 @@ def precise_quantiles(
     samples = _check_samples(samples)
     bin_width = 1 / (2 * samples * _check_density(density_bound))
     if not isinstance(variant, str) or variant not in VARIANTS:
-        raise GuaranteeError(f"variant must be one of {', '.join(VARIANTS)}; got {variant!r}.")
+        wanted = f"one of {', '.join(VARIANTS)}"
+        raise refusal("variant", wanted, variant, error=GuaranteeError)
     generator("rng", rng, error=GuaranteeError)
     points = reals("quantiles", quantiles, shapes=[("k",)], least=0, most=1, error=GuaranteeError)
+    if not points.size:
+        raise refusal("quantiles", "one or more", quantiles, error=GuaranteeError)
     histogram = p3_histogram(
         rng,
         thinned(draws, samples),
@@ -184,17 +198,23 @@ def joint_guarantee(
     check_privacy(epsilon, mu)
     samples = _check_samples(samples)
     meaning = "with none the draws would not depend on the data"
-    total_variation = positive(
-        "total_variation", total_variation, meaning=meaning, error=GuaranteeError
+    total_variation = real(
+        "total_variation", total_variation, above=0, most=1, meaning=meaning, error=GuaranteeError
     )
     if mu is not None:
         return GaussianDP(math.sqrt(2) * samples * mu, neighbours="replace_one")
     assert epsilon is not None
-    most = float(2 * samples * exactly(epsilon))
+    joint = 2 * samples * exactly(epsilon)
+    if joint > sys.float_info.max:
+        raise GuaranteeError(
+            "What joint accounting supports must be a number that floats hold, 2 m epsilon; got "
+            f"m = {samples} and epsilon = {epsilon!r}."
+        )
+    most = float(joint)
     if total_variation >= 1 or epsilon > 300:
         return PureDP(most, neighbours="replace_one")
-    joint = samples * math.log1p(total_variation * math.expm1(2 * epsilon))
-    return PureDP(min(joint, most), neighbours="replace_one")
+    mixed = samples * math.log1p(total_variation * math.expm1(2 * epsilon))
+    return PureDP(min(mixed, most), neighbours="replace_one")
 
 
 def thinned(draws: Any, samples: int) -> np.ndarray:

@@ -15,15 +15,15 @@ from typing import Any, Literal
 import numpy as np
 
 from pymc_privacy.accounting import Neighbours, PureDP
-from pymc_privacy.arguments import choice, integer, neighbours, pair, probability, reals
+from pymc_privacy.arguments import Shape, choice, integer, neighbours, pair, probability, reals
 from pymc_privacy.errors import GuaranteeError, ReleaseError
 from pymc_privacy.sanitize.calibrate import exactly
 from pymc_privacy.sanitize.exact_noise import ExactNoise, RandBelow
 from pymc_privacy.sanitize.exponential_choice import CELLS, cells_of, middle_of, select
 from pymc_privacy.sanitize.interval import PrivateInterval, checked_prob, share_of
 from pymc_privacy.sanitize.ledger import Ledger
-from pymc_privacy.sanitize.plan import checked_ledger, checked_name
-from pymc_privacy.sanitize.releases import NOT_PROTECTED, checked_date
+from pymc_privacy.sanitize.plan import charge, checked_date, checked_ledger, checked_name
+from pymc_privacy.sanitize.releases import NOT_PROTECTED
 from pymc_privacy.sanitize.rows import rows
 
 
@@ -61,10 +61,7 @@ class QuantilePlan:
 
     def cells(self, values: Any) -> np.ndarray:
         """Return the cells of records or draws: here they enter, as integers they leave."""
-        if self.of == "draws":
-            array = reals("draws", values, confidential=True, error=ReleaseError).ravel()
-        else:
-            array = rows("records", values, None)
+        array = checked_draws(values) if self.of == "draws" else rows("records", values, None)
         if not array.size and (self.of == "draws" or self.guarantee.neighbours == "replace_one"):
             raise ReleaseError(f"{self.of} must be finite numbers, one or more; got 0 values.")
         return cells_of(array, self.bounds)
@@ -195,7 +192,7 @@ def pp_quantile(
     """
     guarantee = PureDP(epsilon, neighbours="replace_one")
     plan = QuantilePlan("draws", quantile, bounds, guarantee, name)
-    [published] = _published([plan], draws, checked_ledger(ledger), guarantee)
+    [published] = _published([plan], draws, ledger, guarantee, unless="pp_quantile")
     return published
 
 
@@ -246,7 +243,7 @@ def private_quantile(
     """
     guarantee = PureDP(epsilon, neighbours=neighbours)
     plan = QuantilePlan("records", quantile, bounds, guarantee, name)
-    [published] = _published([plan], records, checked_ledger(ledger), guarantee)
+    [published] = _published([plan], records, ledger, guarantee, unless="private_quantile")
     return published
 
 
@@ -281,7 +278,7 @@ def pp_interval(
     half = share_of(guarantee, 2)
     tail = (1 - prob) / 2
     plans = [QuantilePlan("draws", q, bounds, half, name) for q in (tail, 1 - tail)]
-    published = _published(plans, draws, checked_ledger(ledger), guarantee)
+    published = _published(plans, draws, ledger, guarantee, unless="parameter")
     return PrivateInterval(
         lower=float(published[0]),
         upper=float(published[1]),
@@ -295,13 +292,24 @@ def pp_interval(
     )
 
 
+def checked_draws(draws: Any) -> np.ndarray:
+    """Return draws of one parameter, of one chain or of several, in one row."""
+    shapes: list[Shape] = [("m",), ("chains", "m")]
+    return reals("draws", draws, shapes=shapes, confidential=True, error=ReleaseError).ravel()
+
+
 def _published(
-    plans: list[QuantilePlan], values: Any, ledger: Ledger | None, guarantee: PureDP
+    plans: list[QuantilePlan],
+    values: Any,
+    ledger: Ledger | None,
+    guarantee: PureDP,
+    *,
+    unless: str,
 ) -> list[PrivateQuantile]:
     """Let records become integers, charge the ledger once, and draw a cell for each plan."""
+    ledger = checked_ledger(ledger)
     cells = plans[0].cells(values)
-    if ledger is not None:
-        ledger.charge(guarantee, what=plans[0].name)
+    charge(ledger, guarantee, plans[0].name, unless=unless)
     today = datetime.date.today().isoformat()
     below = ExactNoise().randbelow
     return [PrivateQuantile(plan, plan.drawn(below, cells), today) for plan in plans]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pymc_privacy.accounting import ApproximateDP, PureDP
-from pymc_privacy.arguments import instance, text
+from pymc_privacy.arguments import instance, refusal, text
 from pymc_privacy.errors import ReleaseError
 from pymc_privacy.sanitize.plain import to_plain
 from pymc_privacy.sanitize.releases import SIMULATED, Release
@@ -88,7 +88,7 @@ def registry_entry(
 def _names(what: str, names: Any) -> list[str]:
     listed = isinstance(names, Sequence) and not isinstance(names, str | bytes) and len(names) > 0
     if not listed:
-        raise ReleaseError(f"{what} must be a list of names, one or more; got {names!r}.")
+        raise refusal(what, "a list of names, one or more", names, error=ReleaseError)
     return [text(what, name, error=ReleaseError) for name in names]
 
 

@@ -10,7 +10,6 @@ releases that were made after a look at the records.
 from __future__ import annotations
 
 import datetime
-import re
 import warnings
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,16 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from pymc_privacy.accounting import ApproximateDP, Guarantee, PureDP, zero_concentrated_rho
+from pymc_privacy.accounting import Guarantee
 from pymc_privacy.arguments import choice, generator, instance, integer
 from pymc_privacy.errors import InsecureNoiseWarning, ReleaseError
-from pymc_privacy.mechanisms import (
-    AdditiveMechanism,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Gaussian,
-    Laplace,
-)
+from pymc_privacy.mechanisms import AdditiveMechanism
 from pymc_privacy.sanitize.calibrate import Calibration, Sensitivity
 from pymc_privacy.sanitize.exact_noise import ExactNoise, Noise, SimulatedNoise
 from pymc_privacy.sanitize.lattice import Lattice
@@ -36,6 +29,8 @@ from pymc_privacy.sanitize.opendp_noise import OpenDPNoise
 from pymc_privacy.sanitize.plan import (
     ReleasePlan,
     Totals,
+    charge,
+    checked_date,
     checked_ledger,
     checked_size,
     plan_release,
@@ -154,24 +149,12 @@ class Release:
     @property
     def scale(self) -> float:
         """Return the scale of the noise in units of the statistic."""
-        return self.calibration.scale * self.lattice.granularity
+        return self.plan.scale
 
     @property
     def mechanism(self) -> AdditiveMechanism:
-        """Return the law of `value` given the total.
-
-        On a lattice of integers it is the discrete law that was drawn from. On a finer one it is
-        the continuous law of the same scale: rounding a record to the lattice moves a log density
-        by half a cell / scale, 2^-33 for the granularity that is chosen by default.
-        """
-        discrete = self.lattice.granularity == 1
-        stated = {"sensitivity": self.sensitivity.value, "neighbours": self.guarantee.neighbours}
-        if isinstance(self.guarantee, PureDP):
-            pure: Any = DiscreteLaplace if discrete else Laplace
-            return pure(scale=self.scale, epsilon=self.guarantee.epsilon, **stated)
-        # Integer noise is not known to be Gaussian-private; rho is what was proved for it.
-        kind: Any = DiscreteGaussian if discrete else Gaussian
-        return kind(scale=self.scale, rho=_rho(self.guarantee), **stated)
+        """Return the law of `value` given the total; see `ReleasePlan.mechanism`."""
+        return self.plan.mechanism
 
     @property
     def simulated(self) -> bool:
@@ -252,6 +235,7 @@ def release(
     unit : str
         What a record is, in the guarantee.
     name : str
+        Of what is released; one that you give can be charged to a ledger once.
     ledger : Ledger, optional
         Charged before any noise is drawn; an overdraft is refused.
     sampler : {"exact", "opendp"}
@@ -291,8 +275,7 @@ def release(
     size = checked_size(size, plan.guarantee)
     noise = _source(sampler, plan)
     totals = plan.totals(contributions, size=size)
-    if ledger is not None:
-        ledger.charge(plan.guarantee, what=plan.name)
+    charge(ledger, plan.guarantee, plan.name, unless="release")
     return with_noise(noise, plan, totals, sampler)
 
 
@@ -356,12 +339,6 @@ def simulate_release(
     return with_noise(SimulatedNoise(rng), plan, totals, "simulated")
 
 
-def _rho(guarantee: Guarantee) -> float:
-    if isinstance(guarantee, ApproximateDP):
-        return zero_concentrated_rho(guarantee.epsilon, guarantee.delta)
-    return guarantee.to_zero_concentrated().rho
-
-
 def _source(sampler: str, plan: ReleasePlan) -> Noise:
     """Return the noise of a plan; one draw that sees no records shows that it works."""
     if sampler == "exact":
@@ -387,16 +364,3 @@ def with_noise(noise: Noise, plan: ReleasePlan, totals: Totals, sampler: str) ->
         published=datetime.date.today().isoformat(),
         sampler=sampler,
     )
-
-
-def checked_date(date: Any) -> str:
-    """Return a day as it is written on a card, 2026-01-31."""
-    written = isinstance(date, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", date)
-    try:
-        return datetime.date.fromisoformat(date).isoformat() if written else _no_date(date)
-    except ValueError:
-        return _no_date(date)
-
-
-def _no_date(date: Any) -> str:
-    raise ReleaseError(f"published must be a date such as 2026-01-31; got {date!r}.")

@@ -102,7 +102,7 @@ def _number(entry: Any) -> float | None:
     try:
         number = float(entry)
     except OverflowError:
-        number = math.inf if entry > 0 else -math.inf
+        number = -math.inf if entry < 0 else math.inf
     except (TypeError, ValueError):
         return None
     beyond = math.isinf(number) and not isinstance(entry, float | np.floating)

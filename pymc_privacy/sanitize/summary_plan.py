@@ -32,8 +32,8 @@ from pymc_privacy.sanitize.families import (
 )
 from pymc_privacy.sanitize.families.base import MOST
 from pymc_privacy.sanitize.interval import FOREIGN
-from pymc_privacy.sanitize.plan import checked_name
-from pymc_privacy.sanitize.releases import SAMPLERS, checked_date
+from pymc_privacy.sanitize.plan import checked_date, checked_name
+from pymc_privacy.sanitize.releases import SAMPLERS
 
 _CELL = 2.0**-32  # of the noise scale
 _FLOATS = 2.0**-45  # relative; means and deviations in floats are this accurate, and more

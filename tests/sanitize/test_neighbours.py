@@ -177,7 +177,7 @@ def lattices(rng, bounds):
 def test_no_two_neighbours_are_told_apart_by_a_release(relation, request, monkeypatch):
     rng = random.Random(seed_of(request))
     closest, found = [], 0
-    for _ in range(1500):
+    for _ in range(600):
         width = rng.choice([None, None, 1, 3])
         bounds = [rng.choice(PUBLIC_BOUNDS) for _ in range(width or 1)]
         promise, stated = promises(rng)
@@ -199,7 +199,7 @@ def test_no_two_neighbours_are_told_apart_by_a_release(relation, request, monkey
             published = publish(shaped[0])
         cell = Fraction(published.lattice.granularity)
         assert published.integers == expected(pair[0], bounds, cell)
-    assert found > 1000
+    assert found > 400
     # The search comes near what is stated, or it would not find anything above it.
     assert max(closest) > Fraction(99, 100)
 
@@ -273,13 +273,18 @@ METHODS = [
 QUICK = {pmp.noise_aware_interval: {"draws": 200}, pmp.bootstrap_interval: {"repeats": 20}}
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(("family", "values", "width"), FAMILIES, ids=lambda p: str(p)[:24])
+PAIRS = [
+    (method, *family)
+    for method in METHODS
+    for family in FAMILIES
+    if method is not pmp.centre_scale_interval or family[2] is None  # a slope has no summary
+]
+
+
+@pytest.mark.parametrize(("method", "family", "values", "width"), PAIRS, ids=range(len(PAIRS)))
 def test_no_two_neighbours_are_told_apart_by_an_interval(
     method, family, values, width, request, monkeypatch
 ):
-    if method is pmp.centre_scale_interval and width:
-        pytest.skip("a slope has no summary to release")
     rng = random.Random(seed_of(request))
     shares = []
     for _ in range(60):
@@ -380,12 +385,11 @@ def test_no_two_neighbours_are_told_apart_by_a_quantile(relation, request, monke
                 records, q, bounds=bounds, epsilon=epsilon, neighbours=relation
             )
 
-        if relation == "replace_one" or min(map(len, pair)):
-            laws = [law_of(monkeypatch, publish, records) for records in shaped]
-            with localcontext(prec=60):
-                found = furthest(*laws) / Decimal(repr(epsilon))
-            assert found <= 1 + Decimal(10) ** -50
-            most = max(most, found)
+        laws = [law_of(monkeypatch, publish, records) for records in shaped]
+        with localcontext(prec=60):
+            found = furthest(*laws) / Decimal(repr(epsilon))
+        assert found <= 1 + Decimal(10) ** -50
+        most = max(most, found)
         cards = [blind(pmp.release_card(publish(records))) for records in shaped]
         assert cards[0] == cards[1]
     assert most > Decimal("0.4")

@@ -33,7 +33,7 @@ class Purse(pmp.Ledger):
     def __init__(self):
         self.paid = []
 
-    def charge(self, guarantee, *, what="release"):
+    def charge(self, guarantee, *, what="release", unique=False):
         self.paid.append((guarantee, what))
 
 
@@ -370,11 +370,22 @@ def test_who_has_paid_gets_something(function, request):
     assert got > 20
 
 
+def test_a_name_is_charged_for_once(tmp_path):
+    ledger = pmp.Ledger(tmp_path / "ledger", pmp.PureDP(50.0, **REPLACE))
+    for number, (function, arguments) in enumerate(CALLS.items()):
+        called(function, {**arguments, "name": f"number {number}"}, ledger)
+        with pytest.raises(PrivacyError, match=f"number {number}"):
+            called(function, {**arguments, "name": f"number {number}"}, ledger)
+        for _ in range(2):  # the name that stands where none was given
+            called(function, arguments, ledger)
+    assert len(ledger.charges) == 3 * len(CALLS)
+
+
 def test_the_charge_comes_after_the_records_and_before_the_noise(monkeypatch):
     seen = []
 
     class Book(Purse):
-        def charge(self, guarantee, *, what="release"):
+        def charge(self, guarantee, *, what="release", unique=False):
             seen.append("charge")
 
     for kind, name in ((releases.ExactNoise, "laplace"), (ReleasePlan, "totals")):
