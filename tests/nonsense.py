@@ -180,3 +180,8 @@ WRONG["key"], ODD["key"] = hashable(WRONG["positive"]), hashable(ODD["positive"]
 WRONG["statistic"] = [value for value in NO_TABLE if value is not True]
 ODD["statistic"] = [0, 1.5, np.array(2), -3, True]
 WRONG["posterior"], ODD["posterior"] = [*NO_TABLE, [], [10**400]], ODD["records"]
+# Of a density, values that are not finite are impossible or suppressed releases.
+WRONG["value"] = [*NOTHING, "1", {}, [True, 2], [10**400, "a"]]
+ODD["value"] = [0, 1.5, -1e300, 1e308, math.nan, math.inf, [], [1.0], np.ones((2, 3)), True]
+WRONG["drawn"] = WRONG["statistic"]
+ODD["drawn"] = [0, 1.5, -1e300, 1e308, 2**62, [], [1.0], np.ones((2, 3)), True]
