@@ -22,7 +22,7 @@ from pymc_privacy.arguments import integers, refusal, shown
 from pymc_privacy.distributions.count_sums import PLAIN, largest_count
 from pymc_privacy.distributions.marking import Mark, is_marked, mark
 from pymc_privacy.distributions.privatized import PrivatizedRV, check_release
-from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
+from pymc_privacy.errors import ArgumentError, MechanismError, RecordError, ReleaseError
 from pymc_privacy.mechanisms import Mechanism
 from pymc_privacy.mechanisms.exact import Exact
 from pymc_privacy.mechanisms.tails import LOG_CONCAVE
@@ -260,9 +260,14 @@ def _check_mechanism(mechanism: Any) -> None:
 
 def _as_matrix(name: str, matrix: Any, counts: TensorVariable) -> np.ndarray:
     cells = counts.type.shape[0]
-    wanted = f"integers, a row for each total and a column for each of the {cells} counts"
-    said: Any = {"wanted": wanted, "flags": True, "error": ReleaseError}
-    return integers(f"The matrix of {name!r}", matrix, shapes=[("n", cells)], **said)
+    try:
+        return integers("matrix", matrix, shapes=[("n", cells)], flags=True)
+    except ArgumentError:
+        shape = matrix.shape if isinstance(matrix, np.ndarray) else "unknown"
+        raise ReleaseError(
+            f"The matrix of {name!r} must be integers, a row for each total and a column for each "
+            f"of the {cells} counts; got shape {shape} from {type(matrix).__name__}."
+        ) from None
 
 
 def _checked(name: str, observed: Any, matrix: np.ndarray, mechanism: Mechanism) -> Any:
