@@ -76,6 +76,8 @@ class Ledger:
         can alter or add one who does not have the secret; without it the file is safe from
         accidents only. By default the secret is the environment variable
         ``PYMC_PRIVACY_LEDGER_KEY``, where that is set.
+    unique_names : bool
+        Whether a name that was given to a release is refused when it was charged for before.
 
     Examples
     --------
@@ -103,7 +105,9 @@ class Ledger:
         budget: Guarantee | None = None,
         *,
         key: str | os.PathLike[str] | None = None,
+        unique_names: bool = True,
     ):
+        self._unique_names = flag("unique_names", unique_names, error=LedgerError)
         self.path = checked_path("path", path, error=LedgerError)
         self._seal = Seal(secret_of(key))
         self._count, self._last = 0, ""
@@ -181,7 +185,7 @@ class Ledger:
             Recorded with it.
         unique : bool
             Refuse a `what` that was charged for before, as of a release whose card it would
-            overwrite.
+            overwrite, unless the ledger was opened with ``unique_names=False``.
         """
         with self._locked() as descriptor:
             content = self._read(descriptor)
@@ -205,7 +209,8 @@ class Ledger:
                 f"spent so far: {total(self.budget, spent) if spent else 'nothing'}; got a charge "
                 f"of {wanted} for {what!r}. Nothing was drawn."
             )
-        if flag("unique", unique) and any(charge.what == what for charge in before):
+        unique = flag("unique", unique, error=LedgerError) and self._unique_names
+        if unique and any(charge.what == what for charge in before):
             raise LedgerError(
                 "Releases of the same records must have different names, or the card of one would "
                 f"pass for that of another; got {what!r} again. Nothing was drawn."

@@ -436,6 +436,20 @@ def test_a_name_is_charged_once_where_that_is_asked_for(path):
     ledger.charge(pure(0.1), what="b")
 
 
+def test_the_name_of_a_release_is_used_once_unless_said_otherwise(path):
+    ledger = pmp.Ledger(path, pure(1.0))
+    options = {"bounds": (0, 1), "epsilon": 0.1, **REPLACE}
+    pmp.release([0, 1], name="yes", ledger=ledger, **options)
+    with pytest.raises(LedgerError, match=r"different names.*got 'yes' again"):
+        pmp.release([0, 1], name="yes", ledger=ledger, **options)
+    assert len(ledger.charges) == 1
+    relaxed = pmp.Ledger(path, unique_names=False)
+    pmp.release([0, 1], name="yes", ledger=relaxed, **options)
+    for _ in range(2):  # without a name there is none to be mistaken
+        pmp.release([0, 1], ledger=ledger, **options)
+    assert [charge.what for charge in ledger.charges] == ["yes", "yes", "release", "release"]
+
+
 def test_a_file_that_cannot_be_a_ledger_is_refused(path, tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").write_bytes(b"")
