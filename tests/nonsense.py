@@ -90,6 +90,16 @@ NO_NAME = [*NOTHING, 1, 1.5, True, "", " ", "two\nlines", "nul\0", "\ud800", [],
 NO_ROWS = [*NOTHING, True, "1", "", math.nan, math.inf, [math.nan], [math.inf, 1.0], {}]
 NO_TABLE = [*NO_ROWS, [True, 2]]
 
+
+def hashable(values):
+    """Return those values that can be the key of a mapping."""
+    return [
+        value
+        for value in values
+        if type(value).__hash__ and not isinstance(value, np.ma.core.MaskedConstant)
+    ]
+
+
 WRONG = {
     "positive": [*NO_NUMBER, 0, -1, -0.0, -1e-300],
     "real": NO_NUMBER,
@@ -97,6 +107,8 @@ WRONG = {
     "probability": [*NO_NUMBER, 0, 1, 95, -0.5],
     "delta": [*NO_NUMBER, 1, 1.5, -1e-9],
     "count": [*NO_NUMBER, 0, -1, 2.5, 3.0, np.float64(4), 2**70],
+    "share": [*NO_NUMBER, -0.1, 1.1],
+    "seed": [*(n for n in NOTHING if n is not ENDLESS), "seed", 2.5, -1],
     "natural": [*NO_NUMBER, -1, 2.5, 3.0, 2**70],
     "name": NO_NAME,
     "path": NO_NAME,
@@ -120,6 +132,7 @@ WRONG = {
     "tree": [*NOTHING, 1.0, "posterior", True, [], {}, np.ones(3)],
     "frame": [*NOTHING, 1.0, "x", True, ["a"], [1.0], [{}]],
     "names": [*(n for n in NOTHING), 1.0, True, [1.0], "stranger", ["stranger"], "two\nlines"],
+    "mapping": [*NOTHING, 1.0, "x", True, []],
     "object": [*NOTHING, 1.0, "x", True, [], {}],
 }
 
@@ -164,3 +177,6 @@ ODD = {
     "rows": [[0, 1, 1, 0] * 5, [], [1], [True, 2], [1e308, -1e308], [10**400, 0], [-(10**400)]],
     "table": [np.zeros((4, 2)), np.zeros((0, 2)), [[1, 2], [3, 4]]],
 }
+
+WRONG["key"], ODD["key"] = hashable(WRONG["positive"]), hashable(ODD["positive"])
+WRONG["statistic"], ODD["statistic"] = NO_TABLE, [0, 1.5, np.array(2), -3]

@@ -81,6 +81,14 @@ def constant(value):
     return lambda: value
 
 
+STEPS = {"centred_steps": "natural?", "noncentred_steps": "natural?", "rng": "seed?"}
+STEP_OPTIONS = {
+    "BirthDeath": STEPS | {"jumps": "natural", "single": "flag"},
+    "CountStates": STEPS | {"blocks": "count?"},
+    "Interweave": STEPS | {"sweep_fraction": "share?"},
+    "LatticeWalk": {"sweeps": "count", "carries": "natural", "rng": "seed?"},
+    "RecordSweep": {"rng": "seed?", "blocked": "flag"},
+}
 LABELS = {"neighbours": "neighbours?", "unit": "name"}
 NEAR = {"neighbours": "neighbours?"}
 
@@ -97,19 +105,10 @@ def cases(folder):
 
     def interval(call, **more):
         kinds = {"records": "rows", "family": "object", "epsilon": "positive"}
-        kinds |= {"prob": "probability", "name": "name?", "ledger": "object?"}
+        kinds |= {"prob": "probability", "name": "name?", "ledger": "object?", "size": "natural?"}
         good = {"records": ANSWERS, "family": constant(pmp.Proportion()), "epsilon": 1.0}
-        return (
-            Case(call, good | {k: v for k, (_, v) in more.items()}, **kinds)
-            if not more
-            else (
-                Case(
-                    call,
-                    good | {k: v for k, (_, v) in more.items()},
-                    **kinds | {k: kind for k, (kind, _) in more.items()},
-                )
-            )
-        )
+        kinds |= {name: kind for name, (kind, _) in more.items()}
+        return Case(call, good | {name: value for name, (_, value) in more.items()}, **kinds)
 
     published = pmp.release(ANSWERS, bounds=(0, 1), epsilon=1.0, neighbours="replace_one")
     draws = {"draws": DRAWS, "bounds": (0.0, 1.0), "epsilon": 1.0}
@@ -124,7 +123,10 @@ def cases(folder):
         "rho": "positive?",
         "sensitivity": "positive?",
         "granularity": "positive?",
+        "integers": "flag",
+        "size": "natural?",
         "name": "name",
+        "unit": "name",
     }
     registry = {"curators": ["a"], "description": "d", "intended_use": "u", "region": "r"}
     return {
@@ -148,7 +150,7 @@ def cases(folder):
             Case(
                 pmp.ExponentialMechanism,
                 {"scale": 1.0},
-                scale="positive",
+                scale="key",
                 sensitivity="positive?",
                 **NEAR,
             ),
@@ -247,8 +249,8 @@ def cases(folder):
             Case(
                 pmp.ObjectivePerturbation,
                 {"scale": 1.0, "ridge": 1.0},
-                scale="positive",
-                ridge="positive",
+                scale="key",
+                ridge="key",
                 bound="positive?",
                 **NEAR,
             ),
@@ -328,7 +330,7 @@ def cases(folder):
             Case(
                 lambda scale: pmp.size_gap(PURE, pmp.Gaussian(scale=scale), size=50),
                 {"scale": 1.0},
-                scale="positive",
+                scale="key",
             ),
         ],
         "capacity_for": [
@@ -366,7 +368,7 @@ def cases(folder):
                     [{"column": "a", "distribution": "Float Laplace", "scale": scale}]
                 ),
                 {"scale": 1.0},
-                scale="positive",
+                scale="key",
             ),
         ],
         "Ledger": [
@@ -390,7 +392,7 @@ def cases(folder):
                 pmp.Study,
                 {**study(), "replicates": 2, "seed": 1},
                 function="function",
-                grid="object",
+                grid="mapping",
                 replicates="count",
                 seed="natural",
                 path="path",
@@ -408,8 +410,8 @@ def cases(folder):
                 },
                 rng="generator",
                 mechanism="mechanism",
-                records="records",
-                neighbour="records",
+                records="statistic",
+                neighbour="statistic",
                 draws="count",
                 delta="delta",
                 false_alarm="probability",
@@ -454,10 +456,13 @@ def cases(folder):
         "Release": [
             Case(
                 pmp.Release,
-                vars(published),
+                {
+                    name: constant(getattr(published, name))
+                    for name in ("plan", "integers", "size", "published", "sampler")
+                },
                 plan="object",
                 integers="object",
-                size="natural?",
+                size="natural",
                 published="name",
                 sampler="neighbours",
             ),
@@ -467,7 +472,6 @@ def cases(folder):
                 pmp.release,
                 releasing | {"epsilon": 1.0},
                 **of_release,
-                unit="name",
                 ledger="object?",
                 sampler="neighbours",
             ),
@@ -494,6 +498,7 @@ def cases(folder):
                 {"release": published, "path": fresh},
                 release="release",
                 path="path",
+                overwrite="flag",
             ),
         ],
         "read_card": [
@@ -635,7 +640,7 @@ def cases(folder):
             Case(
                 lambda e: pmp.plot_acceptance({e: (0.5, 0.2)}, axis=axis()),
                 {"e": 1.0},
-                e="positive",
+                e="key",
             ),
         ],
         "plot_interval": [
@@ -659,7 +664,7 @@ def cases(folder):
                 {"posteriors": TREE, "var_names": "p", "ci_prob": 0.9, "axes": axis},
                 posteriors="object",
                 var_names="object?",
-                truth="object?",
+                truth="mapping?",
                 ci_prob="probability",
                 axes="object?",
             ),
@@ -669,10 +674,10 @@ def cases(folder):
                 pmp.plot_records,
                 {"dt": TREE, "var_names": "x", "databases": 3, "axes": axis},
                 dt="tree",
-                var_names="object",
+                var_names="names",
                 databases="count",
                 size="object?",
-                confidential="object?",
+                confidential="mapping?",
                 axes="object?",
             ),
         ],
@@ -691,8 +696,8 @@ def cases(folder):
                 pmp.plot_size,
                 {"dt": TREE, "release": 100.0, "truth": 101, "axis": axis},
                 dt="tree",
-                var_names="object",
-                release="object?",
+                var_names="names",
+                release="real?",
                 truth="real?",
                 ci_prob="probability",
                 axis="object?",
@@ -782,8 +787,17 @@ def cases(folder):
             ),
         ],
         **{
-            name: [Case(getattr(pmp, name), {}, model, vars="object?", model="object?")]
-            for name in ("BirthDeath", "CountStates", "Interweave", "LatticeWalk", "RecordSweep")
+            name: [
+                Case(
+                    getattr(pmp, name),
+                    {},
+                    plain_model,
+                    vars="object?",
+                    model="object?",
+                    **STEP_OPTIONS[name],
+                )
+            ]
+            for name in STEP_OPTIONS
         },
     }
 
@@ -834,6 +848,14 @@ def bits():
 @contextlib.contextmanager
 def model():
     with pm.Model() as built:
+        yield built
+
+
+@contextlib.contextmanager
+def plain_model():
+    """A model that has a variable, and nothing that was released."""
+    with pm.Model() as built:
+        pm.Normal("free")
         yield built
 
 
@@ -958,11 +980,10 @@ def test_every_public_name_is_fuzzed(every_case):
 
 @pytest.mark.parametrize("name", pmp.__all__)
 def test_good_arguments_are_taken(name, every_case):
-    needs_a_model = {"BirthDeath", "CountStates", "Interweave", "LatticeWalk", "RecordSweep"}
     needs_releases = {"sample", "posterior_interval", "posterior_counts", "window_error"}
     for case in every_case[name]:
         found = ending(case, {})
-        if name in needs_a_model | needs_releases:
+        if name in needs_releases | set(STEP_OPTIONS):
             assert found is None  # refused for want of a model, and not otherwise
         else:
             assert found is not None

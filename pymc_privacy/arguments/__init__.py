@@ -31,10 +31,12 @@ from pymc_privacy.arguments.numbers import (
     reals,
 )
 from pymc_privacy.arguments.sentences import kind_of, refusal, shown
+from pymc_privacy.arguments.step_options import check_step_options
 
 __all__ = [
     "Neighbours",
     "Shape",
+    "check_step_options",
     "choice",
     "flag",
     "function",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import clone_model, modelcontext
+from pymc_privacy.arguments import refusal
 from pymc_privacy.distributions.count_sums import window, window_length
 from pymc_privacy.distributions.noisy_count import LARGEST_WINDOWS, count_of, is_noisy_count
 from pymc_privacy.errors import MechanismError, RecordError
@@ -49,7 +51,10 @@ def posterior_counts(idata: Any, *, model: Any = None, random_seed: Any = None) 
     >>> counts["y"].dims, bool((counts["y"] >= 0).all())
     (('chain', 'draw', 'y_dim_0'), True)
     """
-    model = clone_model(modelcontext(model))
+    model = modelcontext(model)
+    _check_draws(idata)
+    _noisy_counts(model)
+    model = clone_model(model)
     names = {}
     with model:
         for release in _noisy_counts(model):
@@ -110,6 +115,7 @@ def window_error(idata: Any, *, model: Any = None) -> float:
     True
     """
     model = modelcontext(model)
+    _check_draws(idata)
     releases = _noisy_counts(model)
     densities = pm.compute_log_likelihood(
         idata,
@@ -125,6 +131,13 @@ def window_error(idata: Any, *, model: Any = None) -> float:
         ratio = np.exp(count_window(op.mechanism, op.tail).log_left_out - log_density)
         left_out = left_out + ratio.reshape(*ratio.shape[:2], -1).sum(axis=-1)
     return float(np.mean(np.expm1(np.minimum(left_out, math.log(2)))))
+
+
+def _check_draws(idata: Any) -> None:
+    groups = getattr(idata, "children", None)
+    if not isinstance(groups, Mapping) or "posterior" not in groups:
+        wanted = "a DataTree with a group `posterior`, as from pm.sample"
+        raise refusal("idata", wanted, idata, error=RecordError)
 
 
 def _noisy_counts(model) -> list:

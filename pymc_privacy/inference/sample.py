@@ -18,6 +18,7 @@ from pymc_privacy._compat import (
     modelcontext,
     run_convergence_checks,
 )
+from pymc_privacy.arguments import flag, integer
 from pymc_privacy.distributions.linear_measurements import LatticeCounts
 from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.distributions.starts import starts_of_sizes
@@ -76,7 +77,8 @@ def sample(
     """
     import pymc as pm
 
-    model = modelcontext(model)
+    model, draws = modelcontext(model), integer("draws", draws, least=1)
+    keep_records = flag("keep_records", keep_records)
     records = [rv for rv in model.free_RVs if is_marked(rv)]
     if not any(is_release(rv) for rv in model.basic_RVs):
         raise RecordError(

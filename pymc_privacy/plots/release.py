@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pymc_privacy.arguments import probability
 from pymc_privacy.errors import PlotError
 from pymc_privacy.plots.canvas import (
     BLUE,
@@ -69,6 +70,7 @@ def plot_release(
     >>> axis.get_xlabel()
     's'
     """
+    ci_prob = probability("ci_prob", ci_prob, error=PlotError)
     predictive, observed = group_of(dt, "posterior_predictive"), group_of(dt, "observed_data")
     laws: dict[str, np.ndarray] = {}
     values: dict[str, float] = {}
