@@ -120,8 +120,8 @@ from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_privacy.arguments import check_step_options, instance, refusal
-from pymc_privacy.errors import ArgumentError, RecordError
+from pymc_privacy.arguments import check_step_options, instance, refusal, text
+from pymc_privacy.errors import ArgumentError, PrivacyError, RecordError
 
 __all__ = [
     "CACHED_SRC_FUNCTIONS",
@@ -210,6 +210,7 @@ __all__ = [
     "ancestors",
     "assign_step_methods",
     "change_dist_size",
+    "check_new_name",
     "clone_model",
     "clone_replace",
     "collect_default_updates",
@@ -256,6 +257,13 @@ def modelcontext(model: Any) -> Model:
         raise RecordError(
             "There must be a model on the context stack, as inside `with pm.Model():`; got none."
         ) from None
+
+
+def check_new_name(name: Any, model: Model, error: type[PrivacyError]) -> None:
+    """Refuse what is no name, or that of another variable of the model."""
+    text("name", name, error=error)
+    if model.name_for(name) in model.named_vars:
+        raise error(f"name must be that of no other variable of the model; got {name!r} again.")
 
 
 def get_random_generator(rng: Any) -> np.random.Generator:

@@ -93,11 +93,7 @@ NO_TABLE = [*NO_ROWS, [True, 2]]
 
 def hashable(values):
     """Return those values that can be the key of a mapping."""
-    return [
-        value
-        for value in values
-        if type(value).__hash__ and not isinstance(value, np.ma.core.MaskedConstant)
-    ]
+    return [value for value in values if type(value).__hash__ and value is not np.ma.masked]
 
 
 WRONG = {
@@ -132,6 +128,8 @@ WRONG = {
     "tree": [*NOTHING, 1.0, "posterior", True, [], {}, np.ones(3)],
     "frame": [*NOTHING, 1.0, "x", True, ["a"], [1.0], [{}]],
     "names": [*(n for n in NOTHING), 1.0, True, [1.0], "stranger", ["stranger"], "two\nlines"],
+    "contributions": [*NOTHING, "x", True, {}, np.zeros((2, 2, 2))],
+    "observed": [*NO_TABLE, [10**400]],
     "mapping": [*NOTHING, 1.0, "x", True, []],
     "object": [*NOTHING, 1.0, "x", True, [], {}],
 }
@@ -164,7 +162,7 @@ ODD = {
     "delta": [0, math.ulp(0.0), 1e-300, 1e-12, 0.3, 0.5, 1 - 2**-53],
     "count": [1, 2, 3, np.int64(5), np.uint8(7)],
     "natural": [0, 1, 2, np.int64(5)],
-    "name": ["x", "Größe", "a" * 300, "with 'quotes' and \\"],
+    "name": ["y0", "Größe", "a" * 300, "with 'quotes' and \\"],
     "neighbours": ["replace_one", "add_remove"],
     "flag": [True, False, np.True_],
     "pair": [(0, 1), [-1, 2.5], np.array([0.0, 1e-300]), (-1e308, 1e307), (1e300, 1e301)],
@@ -179,4 +177,11 @@ ODD = {
 }
 
 WRONG["key"], ODD["key"] = hashable(WRONG["positive"]), hashable(ODD["positive"])
-WRONG["statistic"], ODD["statistic"] = NO_TABLE, [0, 1.5, np.array(2), -3]
+WRONG["statistic"] = [value for value in NO_TABLE if value is not True]
+ODD["statistic"] = [0, 1.5, np.array(2), -3, True]
+WRONG["posterior"], ODD["posterior"] = [*NO_TABLE, [], [10**400]], ODD["records"]
+# Of a density, values that are not finite are impossible or suppressed releases.
+WRONG["value"] = [*NOTHING, "1", {}, [True, 2], [10**400, "a"]]
+ODD["value"] = [0, 1.5, -1e300, 1e308, math.nan, math.inf, [], [1.0], np.ones((2, 3)), True]
+WRONG["drawn"] = WRONG["statistic"]
+ODD["drawn"] = [0, 1.5, -1e300, 1e308, 2**62, [], [1.0], np.ones((2, 3)), True]

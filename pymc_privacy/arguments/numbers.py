@@ -215,6 +215,8 @@ def integers(
     pymc_privacy.errors.ArgumentError: counts must be integers; got [3.5].
     """
     array = _array(value, flags=flags)
+    if array is not None and array.dtype.kind == "b":
+        array = array.astype(np.int64)
     if array is not None and _fits(array.shape, shapes):
         # Beyond these, not every float is a number of int64.
         fits = (

@@ -126,8 +126,10 @@ class AdditiveMechanism(CoordinateMechanism):
         [-1.3863, -3.3863]
         """
         release, statistic, *parameters = beside(release, statistic, *self.parameters)
-        value = self.formula(release, statistic, *parameters)
-        return value - _off_lattice(release - statistic) if self.discrete else value
+        # A value that is far away, or not finite, has density zero or none.
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = self.formula(release, statistic, *parameters)
+            return value - _off_lattice(release - statistic) if self.discrete else value
 
 
 def _off_lattice(offset: Any) -> Any:

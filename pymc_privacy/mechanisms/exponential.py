@@ -10,7 +10,14 @@ import numpy as np
 from pymc_privacy.accounting import Neighbours, PureDP
 from pymc_privacy.arguments import generator, reals, shown
 from pymc_privacy.errors import MechanismError
-from pymc_privacy.mechanisms.base import Mechanism, Shape, need_sensitivity, resolve_scale, settle
+from pymc_privacy.mechanisms.base import (
+    Mechanism,
+    Shape,
+    beside,
+    need_sensitivity,
+    resolve_scale,
+    settle,
+)
 from pymc_privacy.mechanisms.engines import log_sum_exp, numeric, pick, where
 
 _HOW = "epsilon= and sensitivity= (scale is 2 sensitivity / epsilon)"
@@ -88,9 +95,11 @@ class ExponentialMechanism(Mechanism):
             The total utility of each candidate, on the last axis.
         """
         release, utility = numeric(release), _utilities(numeric(statistic)) / self.scale
-        outside = (release < 0) | (release >= utility.shape[-1])
-        chosen = pick(utility, where(outside, 0, release))
-        return where(outside, -np.inf, chosen - log_sum_exp(utility))
+        if isinstance(release, np.ndarray) and isinstance(utility, np.ndarray) and utility.ndim > 1:
+            release, _ = np.broadcast_arrays(*beside(release, utility[..., 0]))
+        inside = (release >= 0) & (release < utility.shape[-1])
+        chosen = pick(utility, where(inside, release, 0))
+        return where(inside, chosen - log_sum_exp(utility), -np.inf)
 
     def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
         """Draw an index; seedable, in floating point, and so not to be published."""

@@ -111,17 +111,21 @@ class FunctionalMechanism(AdditiveMechanism):
         [[0.04000000000000001, -0.2, 0.25]]
         """
         x, y = numeric(x), numeric(y)
-        if x.ndim != 2 or (not is_tensor(x) and x.shape[1] != self.covariates) or y.ndim > 1:
+        known = not is_tensor(x) and not is_tensor(y)
+        fits = x.ndim == 2 and (is_tensor(x) or x.shape[1] == self.covariates)
+        if not fits or y.ndim > 1 or (known and y.shape not in ((), x.shape[:1])):
             raise MechanismError(
                 f"x must have shape (n, {self.covariates}), one column for each covariate, and y "
                 f"shape (n,); got {x.ndim} and {y.ndim} axes."
             )
         columns = [x[:, j] for j in range(self.covariates)]
         pairs = [(j, k) for j in range(len(columns)) for k in range(j, len(columns))]
-        squares = [(1.0 + (j < k)) * columns[j] * columns[k] for j, k in pairs]
-        if self.logistic:
-            return stack([*((0.5 - y) * c for c in columns), *(0.125 * s for s in squares)])
-        return stack([y * y, *(-2.0 * y * c for c in columns), *squares])
+        # Records beyond their bounds, which are not checked, may overflow.
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = [(1.0 + (j < k)) * columns[j] * columns[k] for j, k in pairs]
+            if self.logistic:
+                return stack([*((0.5 - y) * c for c in columns), *(0.125 * s for s in squares)])
+            return stack([y * y, *(-2.0 * y * c for c in columns), *squares])
 
     def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
         """Draw a release; seedable, in floating point, and so not to be published."""

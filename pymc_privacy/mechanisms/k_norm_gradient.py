@@ -163,8 +163,10 @@ class KNormGradient(Mechanism):
                     f"{len(self.edges) - 1} cells and no probability. Write the intercepts and "
                     "slopes yourself."
                 )
-            # A column of its own counts the records, where their number is not known.
-            return stack([-2.0 * x, 2.0 + 0.0 * x])
+            # A column of its own counts the records, where their number is not known. Records
+            # beyond their bounds, which are not checked, may overflow.
+            with np.errstate(over="ignore", invalid="ignore"):
+                return stack([-2.0 * x, 2.0 + 0.0 * x])
         upper = self.edges[1:]
         intercepts = [where(x < edge, 1.0, 0.0) - self.probability for edge in upper[:-1]]
         # The largest records are rounded down into the last cell.

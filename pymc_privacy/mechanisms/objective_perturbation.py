@@ -171,7 +171,9 @@ class ObjectivePerturbation(Mechanism):
         }
         s = reals("release", release, shapes=[("p",)], **said)
         x, y = numeric(x), numeric(y)
-        if x.ndim != 2 or (not is_tensor(x) and x.shape[1] != s.size) or y.ndim > 1 or not s.size:
+        known = not is_tensor(x) and not is_tensor(y)
+        fits = x.ndim == 2 and (is_tensor(x) or x.shape[1] == s.size) and s.size
+        if not fits or y.ndim > 1 or (known and y.shape not in ((), x.shape[:1])):
             raise MechanismError(
                 f"x must have shape (n, {s.size}), one column for each coefficient, and y shape "
                 f"(n,); got {x.ndim} and {y.ndim} axes."
@@ -196,7 +198,16 @@ class ObjectivePerturbation(Mechanism):
             Total gradient and Hessian at s, as `contributions` orders them.
         """
         release, statistic = numeric(release), numeric(statistic)
+        if release.ndim != 1 or statistic.ndim != 1:
+            raise MechanismError(
+                "release and statistic must be vectors, p coefficients and the totals that belong "
+                f"to them; got {release.ndim} and {statistic.ndim} axes."
+            )
         p = _dimension(statistic.type.shape if hasattr(statistic, "type") else statistic.shape)
+        if isinstance(release, np.ndarray) and len(release) != p:
+            raise MechanismError(
+                f"release must be {p} coefficients, as the gradient has; got {len(release)}."
+            )
         noise = statistic[:p] + self.ridge * release[:p]
         square = (noise * noise).sum()
         # At zero the norm has no derivative, and no release is there.

@@ -76,7 +76,8 @@ class PostProcessed(CoordinateMechanism):
 
     def log_density(self, release: Any, statistic: Any) -> Any:
         """Return the log density or probability of each coordinate of what was published."""
-        return self.formula(*beside(release, statistic, *self.parameters))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.formula(*beside(release, statistic, *self.parameters))
 
     def release_shape(self, statistic: Shape) -> Shape:
         """Return that of the mechanism inside."""

@@ -80,7 +80,7 @@ def reach(mechanism: AdditiveMechanism, tail: float) -> np.ndarray:
     # Noise on the integers is above h only where it is at least h + 1.
     beyond = 1 if mechanism.discrete else 0
     return smallest_integer(
-        lambda h: log_tail_bound(mechanism, h + beyond) <= np.log(tail / 2), np.ones(shape)
+        lambda h: log_tail_bound(mechanism, h + beyond) <= np.log(tail) - np.log(2), np.ones(shape)
     )
 
 

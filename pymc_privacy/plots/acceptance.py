@@ -48,7 +48,8 @@ def plot_acceptance(runs: Mapping[float, Any], *, axis: Any = None) -> Any:
     """
     if not isinstance(runs, Mapping):
         raise refusal("runs", "a mapping of epsilons to posteriors", runs, error=PlotError)
-    epsilons = [positive("epsilon of a run", e, error=PlotError) for e in runs]
+    why: Any = {"meaning": "runs are by epsilon > 0", "error": PlotError}
+    epsilons = [positive("The key of a run", e, **why) for e in runs]
     points = [
         (e, *pair) for e, run in zip(epsilons, runs.values(), strict=True) for pair in _pairs(run)
     ]

@@ -129,9 +129,9 @@ class PrivateInterval:
                 f"{self.guarantee!r}."
             )
         for end in ("lower", "upper"):
-            value = real(end, getattr(self, end), error=GuaranteeError)
-            object.__setattr__(self, end, value)
-        object.__setattr__(self, "prob", probability("prob", self.prob, error=GuaranteeError))
+            object.__setattr__(self, end, real(end, getattr(self, end), error=GuaranteeError))
+        prob = probability("prob", self.prob, error=GuaranteeError)
+        object.__setattr__(self, "prob", prob)
         for word in ("method", "name"):
             text(word, getattr(self, word), error=GuaranteeError)
         if self.guarantee is not None:

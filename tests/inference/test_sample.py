@@ -12,6 +12,7 @@ from arviz_stats import rhat
 import pymc_privacy as pmp
 from pymc_privacy.errors import MixingWarning, RecordError
 from pymc_privacy.reparameterise.movable import MOST_PARAMETERS
+from pymc_privacy.results import attach_privacy
 from tests import references
 from tests.references import Release
 from tests.short_runs import SHORT
