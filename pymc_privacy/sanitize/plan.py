@@ -84,6 +84,8 @@ class ReleasePlan:
         checked_name(self.name)
         text("unit", self.guarantee.unit, meaning="what a record is", error=ReleaseError)
         level_of(self.guarantee)
+        if self.stated is not None:
+            object.__setattr__(self, "stated", checked_sensitivity(self.stated))
         if self.guarantee.neighbours is None:
             raise ReleaseError("A release must state its neighbours; got None.")
         if self.whole and self.lattice.granularity != 1:

@@ -30,6 +30,7 @@ FAMILIES = {
     "slope": pmp.Slope((-4, 4), (-2, 4), bounds=(-5, 5)),
 }
 TRUTH = {"proportion": 0.3, "rate": 10.0, "mean": 0.0, "variance": 1.0, "slope": 0.5}
+REPLACE = {"neighbours": "replace_one"}
 SUMMARISED = [name for name in FAMILIES if name != "slope"]
 
 
@@ -554,6 +555,35 @@ def test_a_posterior_that_may_have_seen_records_is_refused(fitted, group):
     found = pmp.posterior_interval(tree, {"yes": published}, public=["seen"])
     assert found["p"].label == "conditional"
     assert "Public, as stated by the curator: seen." in found["p"].assumptions
+
+
+def test_a_posterior_is_as_proven_as_its_releases(fitted, tmp_path):
+    published, idata = fitted
+    # The same numbers, had their sensitivity been stated.
+    plan = replace(published.plan, stated=1.0, words=("Somebody says so.",))
+    stated = replace(published, plan=plan)
+    interval = pmp.posterior_interval(idata, {"yes": stated})["p"]
+    assert interval.label == "conditional"
+    assert "Assumption: Somebody says so." in interval.statement()
+    assert "Coverage is an average over parameters drawn from the prior" in interval.statement()
+    pmp.write_card(interval, tmp_path / "card.json")
+    assert pmp.read_card(tmp_path / "card.json") == interval
+    with pytest.raises(GuaranteeError, match=r"must be a Release"):
+        pmp.posterior_interval(idata, {"yes": published.value})
+    with pytest.raises(GuaranteeError, match=r"public must be a list of names"):
+        pmp.posterior_interval(idata, {"yes": published}, public="seen")
+
+
+def test_an_asserted_sensitivity_makes_a_posterior_conditional(fitted):
+    _, idata = fitted
+    half = pmp.release(
+        [[0, 1]] * 3, bounds=[(0, 1)] * 2, integers=True, epsilon=1.0, sensitivity=1.0, **REPLACE
+    )
+    groups = {"posterior": {"p": idata.posterior["p"].values}}
+    groups["observed_data"] = {"yes": half.value}
+    interval = pmp.posterior_interval(az.from_dict(groups), {"yes": half})["p"]
+    assert interval.label == "conditional"
+    assert "stated by the curator, and not checked" in interval.statement()
 
 
 def test_a_rehearsal_is_nominal(fitted):
