@@ -1,5 +1,8 @@
 """The only importer of PyMC's and PyTensor's internals, so that their changes land in one file."""
 
+from typing import Any
+
+import numpy as np
 from pymc.distributions.continuous import (
     AsymmetricLaplaceRV,
     FlatRV,
@@ -28,7 +31,8 @@ from pymc.exceptions import NotConstantValueError
 from pymc.initial_point import make_initial_point_fn
 from pymc.logprob.abstract import _logprob, _logprob_helper
 from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
-from pymc.model.core import ValueGradFunction, modelcontext
+from pymc.model.core import Model, ValueGradFunction
+from pymc.model.core import modelcontext as _modelcontext
 from pymc.model.fgraph import clone_model
 from pymc.pytensorf import (
     collect_default_updates,
@@ -45,10 +49,12 @@ from pymc.stats.convergence import (
     run_convergence_checks,
 )
 from pymc.step_methods import NUTS, STEP_METHODS
-from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
+from pymc.step_methods.compound import BlockedStep as _BlockedStep
+from pymc.step_methods.compound import Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import _get_seeds_per_chain as get_seeds_per_chain
-from pymc.util import get_random_generator, get_value_vars_from_user_vars
+from pymc.util import get_random_generator as _get_random_generator
+from pymc.util import get_value_vars_from_user_vars as _get_value_vars_from_user_vars
 from pytensor import In, Out, config, function
 from pytensor import scalar as ps
 from pytensor.compile.builders import OpFromGraph
@@ -131,6 +137,9 @@ from pytensor.tensor.subtensor import (
     indices_from_subtensor,
 )
 from pytensor.tensor.variable import TensorVariable
+
+from pymc_privacy.arguments import check_step_options, instance, refusal, text
+from pymc_privacy.errors import ArgumentError, PrivacyError, RecordError
 
 
 def interpret(inputs, outputs):
@@ -252,6 +261,7 @@ __all__ = [
     "ancestors",
     "assign_step_methods",
     "change_dist_size",
+    "check_new_name",
     "clone_model",
     "clone_replace",
     "collect_default_updates",
@@ -292,3 +302,58 @@ __all__ = [
     "toposort",
     "vectorize_graph",
 ]
+
+
+def modelcontext(model: Any) -> Model:
+    """Return a model, by default the one on the context stack."""
+    if model is not None:
+        return instance("model", model, Model, "a pm.Model", error=RecordError)
+    try:
+        return _modelcontext(None)
+    except TypeError:
+        raise RecordError(
+            "There must be a model on the context stack, as inside `with pm.Model():`; got none."
+        ) from None
+
+
+def check_new_name(name: Any, model: Model, error: type[PrivacyError]) -> None:
+    """Refuse what is no name, or that of another variable of the model."""
+    text("name", name, error=error)
+    if model.name_for(name) in model.named_vars:
+        raise error(f"name must be that of no other variable of the model; got {name!r} again.")
+
+
+def get_random_generator(rng: Any) -> np.random.Generator:
+    """Return a generator for a seed or another generator."""
+    try:
+        return _get_random_generator(rng)
+    except Exception:
+        raise refusal("rng", "a seed or a np.random.Generator", rng, error=ArgumentError) from None
+
+
+def get_value_vars_from_user_vars(variables: Any, model: Model) -> list[Variable]:
+    """Return the value variables of some variables of a model."""
+    try:
+        return _get_value_vars_from_user_vars(variables, model)
+    except (ValueError, TypeError, AttributeError):
+        wanted = "free random variables of the model"
+        raise refusal("vars", wanted, variables, error=RecordError) from None
+
+
+class BlockedStep(_BlockedStep):
+    """PyMC's base of step methods, for variables of a model, and options that are numbers."""
+
+    def __new__(cls, *args: Any, **kwargs: Any):
+        """Refuse what is no variable, no model and no option, before PyMC has to."""
+        model = modelcontext(kwargs.get("model"))
+        given = args[0] if args else kwargs.get("vars")
+        if given is not None:
+            several = given if isinstance(given, list | tuple) else [given]
+            if not several or not all(isinstance(one, Variable) for one in several):
+                raise refusal("vars", "variables of the model", given, error=RecordError)
+        elif not model.value_vars:
+            raise RecordError(
+                f"{cls.__name__} needs a model with free random variables; got one without any."
+            )
+        check_step_options(kwargs)
+        return super().__new__(cls, *args, **kwargs)

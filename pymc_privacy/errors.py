@@ -10,6 +10,10 @@ class PrivacyError(ValueError):
     """The base of all errors raised on purpose by this package."""
 
 
+class ArgumentError(PrivacyError):
+    """An argument is not the number, name or choice that it must be."""
+
+
 class MechanismError(PrivacyError):
     """A mechanism was given parameters that describe no noise law."""
 

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 from arviz_stats import ess, rhat
 
+from pymc_privacy.accounting import compose
 from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.distributions.records import is_sized, size_of
 from pymc_privacy.errors import (
@@ -28,14 +29,21 @@ OFTEN = 1e-3
 
 
 def attach_privacy(result: xr.DataTree, model) -> None:
-    """Add a ``privacy`` group: for each release its mechanism, and what that promises."""
+    """Add a ``privacy`` group: each release, its mechanism, and what is promised.
+
+    ``guarantee`` is what all releases promise together, ``guarantee_of_each`` what each does.
+    """
     releases = [rv for rv in model.observed_RVs if is_release(rv)]
     mechanisms = [rv.owner.op.mechanism for rv in releases]
     result["privacy"] = xr.DataTree(
         xr.Dataset(
             {
                 "mechanism": ("release", np.array([repr(m) for m in mechanisms], dtype=str)),
-                "guarantee": ("release", np.array([_promise(m) for m in mechanisms], dtype=str)),
+                "guarantee": ((), np.array(_joint_promise(mechanisms), dtype=str)),
+                "guarantee_of_each": (
+                    "release",
+                    np.array([_promise(m) for m in mechanisms], dtype=str),
+                ),
                 "local": ("release", np.array([rv.owner.op.local for rv in releases])),
             },
             coords={"release": np.array([rv.name for rv in releases], dtype=str)},
@@ -111,6 +119,17 @@ def without_variables(result: xr.DataTree, names: Collection[str]) -> xr.DataTre
     """Return the posterior of a result alone, without some of its variables."""
     posterior = result["posterior"].to_dataset().drop_vars([*names], errors="ignore")
     return xr.DataTree.from_dict({"posterior": posterior})
+
+
+def _joint_promise(mechanisms: list) -> str:
+    """Return what the releases promise together, as if all were of the same records."""
+    guarantees = [mechanism.guarantee for mechanism in mechanisms]
+    if None in guarantees:
+        return "not stated"
+    try:
+        return str(compose(*guarantees))
+    except GuaranteeError as error:
+        return f"not stated for all releases together: {error}"
 
 
 def without_records(result: xr.DataTree, names: Collection[str]) -> xr.DataTree | None:

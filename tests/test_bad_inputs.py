@@ -288,7 +288,7 @@ def test_an_argument_that_is_not_a_mechanism_is_refused(mechanism, observed):
 
 def test_an_integer_mechanism_simulates_from_integers_only():
     for mechanism in (pmp.DiscreteLaplace(scale=1.0), pmp.DiscreteGaussian(scale=1.0)):
-        with refused(MechanismError, "needs an integer statistic", r"0\.5"):
+        with refused(MechanismError, "statistic must be integers", r"0\.5"):
             mechanism.simulate(np.random.default_rng(1), 0.5)
 
 

@@ -363,7 +363,7 @@ def test_records_must_have_been_kept(rng):
 
 
 def test_a_probability_must_be_one(rng):
-    with pytest.raises(PlotError, match="between 0 and 1; got 95"):
+    with pytest.raises(PlotError, match=r"ci_prob must be a number in \(0, 1\); got 95"):
         pmp.plot_posteriors(posterior(rng, 0), ci_prob=95)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from pymc_privacy.accounting import PureDP
 from pymc_privacy.sanitize import (
     Family,
     NormalMean,
@@ -22,10 +23,11 @@ from pymc_privacy.sanitize import (
     intervals,
     precise_quantiles,
 )
-from pymc_privacy.sanitize.centre_scale import Plan
 from pymc_privacy.sanitize.exact_noise import SimulatedNoise
+from pymc_privacy.sanitize.families import SummarisedFamily
 from pymc_privacy.sanitize.precise import VARIANTS
 from pymc_privacy.sanitize.releases import with_noise
+from pymc_privacy.sanitize.summary_plan import plan_summary
 
 TAILS = (0.025, 0.975)
 DRAWS = 10_000  # of the noise-aware posterior
@@ -128,18 +130,20 @@ def proven_ends(
 ) -> dict[str, Ends]:
     """Return the intervals of all proven methods, with simulated noise."""
     noise = SimulatedNoise(rng)
-    published = with_noise(noise, intervals.planned(records, family, epsilon, "x"), "simulated")
-    third = intervals.planned(records, family, epsilon / 3, "x")
-    parts = [with_noise(noise, third, "simulated") for _ in range(3)]
+    plan, third = (intervals.plan_total(family, share, "x") for share in (epsilon, epsilon / 3))
+    published = with_noise(noise, plan, intervals.family_totals(plan, family, records), "simulated")
+    totals = intervals.family_totals(third, family, records)
+    parts = [with_noise(noise, third, totals, "simulated") for _ in range(3)]
     ends = {
         "noise-aware": intervals.noise_aware_ends(rng, published, family, 0.95, DRAWS),
         "bootstrap": intervals.bootstrap_ends(rng, published, family, 0.95, 1000),
         "multiple": intervals.multiple_ends(parts, family, 0.95),
     }
-    summary = family.summary(records)
-    if summary is not None:
-        plan = Plan(summary, family.support, epsilon)
-        ends["centre-scale"] = plan.ends(*plan.published(noise, 1)[0], 0.95)
+    if isinstance(family, SummarisedFamily):
+        guarantee = PureDP(epsilon, neighbours="replace_one")
+        summary = plan_summary(family, len(records), guarantee, "x")
+        cells = summary.cells(*family.summary(family.summary_totals(records), len(records)))
+        ends["centre-scale"] = summary.ends(summary.drawn(noise, cells), 0.95)
     return ends
 
 

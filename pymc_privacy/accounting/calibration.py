@@ -14,6 +14,20 @@ from pymc_privacy.accounting.profiles import (
     rising_root,
     rounded,
 )
+from pymc_privacy.errors import GuaranteeError
+
+_SMALLEST, _LARGEST = 1e-300, 1e100  # epsilons that root searches can deal with
+
+
+def _within_floats(epsilon: float) -> float:
+    """Return an epsilon that noise can be calibrated to."""
+    epsilon = checked("epsilon", epsilon)
+    if not _SMALLEST <= epsilon <= _LARGEST:
+        raise GuaranteeError(
+            f"epsilon must be a number from {_SMALLEST:g} to {_LARGEST:g} (noise cannot be "
+            f"calibrated to others in floating point); got {epsilon!r}."
+        )
+    return epsilon
 
 
 def gaussian_scale(epsilon: float, delta: float, sensitivity: float) -> float:
@@ -28,7 +42,7 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float) -> float:
     >>> round(gaussian_scale(1.0, 1e-5, sensitivity=1.0), 4)
     3.7306
     """
-    epsilon, delta = checked("epsilon", epsilon), checked("delta", delta)
+    epsilon, delta = _within_floats(epsilon), checked("delta", delta)
     sensitivity = checked("sensitivity", sensitivity)
 
     def excess(log_mu: float) -> float:
@@ -56,7 +70,7 @@ def zero_concentrated_rho(epsilon: float, delta: float) -> float:
     >>> round(rho, 5), ZeroConcentratedDP(rho).to_approximate(1e-5).epsilon <= 1.0
     (0.03056, True)
     """
-    epsilon, delta = checked("epsilon", epsilon), checked("delta", delta)
+    epsilon, delta = _within_floats(epsilon), checked("delta", delta)
 
     def excess(log_rho: float) -> float:
         return concentrated_epsilon(math.exp(log_rho), delta) - epsilon

@@ -20,6 +20,7 @@ from pymc_privacy.accounting.guarantees import (
     left_after,
 )
 from pymc_privacy.accounting.profiles import gaussian_profile, least_epsilon, solve
+from pymc_privacy.arguments import shown
 from pymc_privacy.errors import GuaranteeError
 
 _MOST_OUTCOMES = 2**14  # of randomized responses whose composition is listed in full
@@ -145,7 +146,7 @@ def _check_composable(guarantees: tuple[Guarantee, ...]) -> None:
         if not isinstance(guarantee, PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP):
             raise GuaranteeError(
                 "compose must be given guarantees such as PureDP(1.0) (of a mechanism pass its "
-                f".guarantee, of an epsilon say which kind it is); got {guarantee!r}."
+                f".guarantee, of an epsilon say which kind it is); got {shown(guarantee)}."
             )
     relations = sorted({str(guarantee.neighbours) for guarantee in guarantees})
     if len(relations) > 1:

@@ -14,10 +14,8 @@ evaluated at the returned value is at most the delta asked for. Two facts carry 
 
 import math
 from abc import ABC, abstractmethod
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from numbers import Real
-from typing import Any, Literal
+from typing import Any
 
 from scipy.special import ndtri
 
@@ -30,9 +28,8 @@ from pymc_privacy.accounting.profiles import (
     log_or_least,
     solve,
 )
+from pymc_privacy.arguments import Neighbours, neighbours, probability, real, text
 from pymc_privacy.errors import GuaranteeError
-
-Neighbours = Literal["replace_one", "add_remove"]
 
 _RELATIONS = {
     "replace_one": "replace one record",
@@ -343,31 +340,18 @@ def _settle(guarantee: Guarantee, **values: float) -> None:
     """Store the checked values as floats, and check the labels."""
     for name, value in values.items():
         object.__setattr__(guarantee, name, value)
-    if guarantee.neighbours not in ("replace_one", "add_remove", None):
-        raise GuaranteeError(
-            'neighbours must be "replace_one", "add_remove" or None (which data sets must look '
-            f"alike); got {guarantee.neighbours!r}."
-        )
-    if not isinstance(guarantee.unit, str) or not guarantee.unit:
-        raise GuaranteeError(
-            "unit must be a phrase such as 'one record' (what neighbours differ in); got "
-            f"{guarantee.unit!r}."
-        )
+    neighbours(guarantee.neighbours, optional=True, error=GuaranteeError)
+    said: Any = {"meaning": "what neighbours differ in", "error": GuaranteeError}
+    text("unit", guarantee.unit, wanted="a phrase such as 'one record'", **said)
 
 
 def checked(name: str, value: Any, zero: bool = False) -> float:
     """Return value as a finite float > 0 (or >= 0), and < 1 if it is a delta."""
-    number, limit = math.nan, 1.0 if name == "delta" else math.inf
-    if isinstance(value, Real) and not isinstance(value, bool):
-        with suppress(OverflowError):
-            number = float(value)
-    if 0 < number < limit or (zero and number == 0):
-        return number
+    said: Any = {"meaning": _MEANINGS[name], "error": GuaranteeError}
     if name == "delta":
-        wanted = "a number in [0, 1)" if zero else "a number in (0, 1)"
-    else:
-        wanted = "a finite number >= 0" if zero else "a finite number > 0"
-    raise GuaranteeError(f"{name} must be {wanted} ({_MEANINGS[name]}); got {value!r}.")
+        return probability(name, value, zero=zero, **said)
+    limit: Any = {"least": 0.0} if zero else {"above": 0.0}
+    return real(name, value, **limit, **said)
 
 
 def left_after(failures: list[float], delta: float, needed: bool = False) -> float:

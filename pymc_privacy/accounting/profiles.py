@@ -48,7 +48,8 @@ def concentrated_delta(rho: float, epsilon: float) -> float:
     def slope(log_u: float) -> float:
         return (2 * math.exp(log_u) + 1) * rho - float(np.logaddexp(0, -log_u)) - epsilon
 
-    log_u = _root(slope, -3 * rho - 1, math.log(epsilon / rho + math.sqrt(2 / rho)))
+    low = max(-3 * rho - 1, -sys.float_info.max)
+    log_u = _root(slope, low, math.log(epsilon / rho + math.sqrt(2) / math.sqrt(rho)))
     u = math.exp(log_u)
     log_delta = u * ((u + 1) * rho - epsilon - float(np.logaddexp(0, -log_u))) - math.log1p(u)
     return max(math.exp(min(log_delta, 0.0)), TINY)
@@ -98,8 +99,9 @@ def solve(profile: Callable[[float], float], delta: float, most: float) -> float
 
 def rising_root(function: Callable[[float], float], low: float, high: float) -> float:
     """Return the root above low of an increasing function, looking beyond high if need be."""
+    step = 1.0
     while function(high) <= 0:
-        high += 1
+        high, step = high + step, 2 * step
     return _root(function, low, high)
 
 

@@ -21,10 +21,11 @@ from typing import Any, cast
 import numpy as np
 
 from pymc_privacy.accounting.guarantees import Guarantee
+from pymc_privacy.arguments import function, integer, real, refusal, shown
 from pymc_privacy.errors import GuaranteeError, MechanismError
 from pymc_privacy.mechanisms.base import AdditiveMechanism, Mechanism
 from pymc_privacy.mechanisms.laplace import DiscreteLaplace, Laplace
-from pymc_privacy.mechanisms.tails import LOG_CONCAVE, log_tail_bound, reach
+from pymc_privacy.mechanisms.tails import FURTHEST, LOG_CONCAVE, log_tail_bound, reach
 
 _TERMS = 10_000_000
 _TAIL = 1e-12
@@ -55,6 +56,11 @@ class SizeGap:
     bound: float
     expected_difference: float
     total_variation: float
+
+    def __post_init__(self) -> None:
+        for name in ("bound", "expected_difference", "total_variation"):
+            number = real(name, getattr(self, name), least=0, error=GuaranteeError)
+            object.__setattr__(self, name, number)
 
 
 def size_gap(
@@ -102,7 +108,7 @@ def size_gap(
     if not isinstance(size_mechanism, LOG_CONCAVE) or np.ndim(size_mechanism.scale):
         raise MechanismError(
             "The size must have been released with Laplace or Gaussian noise of one scale, such as "
-            f"Laplace(epsilon=0.1, sensitivity=1.0); got {size_mechanism!r}."
+            f"Laplace(epsilon=0.1, sensitivity=1.0); got {shown(size_mechanism)}."
         )
     if size is None:
         if release is not None or log_prior is not None:
@@ -112,9 +118,14 @@ def size_gap(
             )
         expected = _for_every_size(size_mechanism)
         return SizeGap(min(1.0, delta * expected), expected, delta)
-    if isinstance(size, bool) or size != int(size) or size < 1:
-        raise GuaranteeError(f"size must be an integer >= 1; got {size!r}.")
-    return _for_one_size(delta, size_mechanism, int(size), release, log_prior)
+    size = integer("size", size, least=1, error=GuaranteeError)
+    if size > FURTHEST:
+        raise refusal("size", f"an integer from 1 to {FURTHEST}", size, error=GuaranteeError)
+    if release is not None:
+        release = real("release", release, error=GuaranteeError)
+    if log_prior is not None:
+        function("log_prior", log_prior, error=GuaranteeError)
+    return _for_one_size(delta, size_mechanism, size, release, log_prior)
 
 
 def _total_variation(guarantee: Any) -> float:
@@ -122,7 +133,7 @@ def _total_variation(guarantee: Any) -> float:
     if not isinstance(promised, Guarantee):
         raise GuaranteeError(
             "The release must come with a guarantee, such as PureDP(1.0), because the bound is "
-            f"about what one record can change in it; got {guarantee!r}."
+            f"about what one record can change in it; got {shown(guarantee)}."
         )
     if promised.neighbours == "replace_one":
         raise GuaranteeError(

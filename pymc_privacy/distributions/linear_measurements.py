@@ -14,13 +14,15 @@ from pymc_privacy._compat import (
     Variable,
     _logprob,
     _support_point,
+    check_new_name,
     modelcontext,
 )
 from pymc_privacy.algorithms.integer_kernel import some_table
+from pymc_privacy.arguments import integers, refusal, shown
 from pymc_privacy.distributions.count_sums import PLAIN, ends_of_counts
 from pymc_privacy.distributions.marking import Mark, is_marked, mark
 from pymc_privacy.distributions.privatized import PrivatizedRV, check_release
-from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
+from pymc_privacy.errors import ArgumentError, MechanismError, RecordError, ReleaseError
 from pymc_privacy.mechanisms import Mechanism
 from pymc_privacy.mechanisms.exact import Exact
 from pymc_privacy.mechanisms.tails import LOG_CONCAVE
@@ -156,6 +158,7 @@ class LinearMeasurements(Distribution):
     ) -> TensorVariable:
         """Add the release to the model on the context stack, and mark its counts."""
         model = modelcontext(None)
+        check_new_name(name, model, ReleaseError)
         _check_counts(name, counts, model)
         _check_mechanism(mechanism)
         checked = _as_matrix(name, matrix, counts)
@@ -165,6 +168,9 @@ class LinearMeasurements(Distribution):
         )
         _mark_counts(counts)
         if invariants is not None:
+            if not isinstance(invariants, list | tuple) or len(invariants) != 2:
+                wanted = "a pair: a matrix and the exact totals of its rows"
+                raise refusal("invariants", wanted, invariants, error=ReleaseError)
             fixed = _as_matrix(f"{name}_invariants", invariants[0], counts)
             totals = _checked(f"{name}_invariants", invariants[1], fixed, Exact())
             super().__new__(
@@ -251,22 +257,20 @@ def _check_mechanism(mechanism: Any) -> None:
     if not isinstance(mechanism, LOG_CONCAVE):
         raise MechanismError(
             "Noisy totals need Laplace, DiscreteLaplace, Gaussian or DiscreteGaussian noise; "
-            f"got {mechanism!r}."
+            f"got {shown(mechanism)}."
         )
 
 
 def _as_matrix(name: str, matrix: Any, counts: TensorVariable) -> np.ndarray:
-    try:
-        values = np.array(matrix, dtype=np.float64)
-    except (TypeError, ValueError):
-        values = np.empty(0)
     cells = counts.type.shape[0]
-    if values.ndim != 2 or values.shape[1] != cells or np.any(values != np.rint(values)):
+    try:
+        return integers("matrix", matrix, shapes=[("n", cells)], flags=True)
+    except ArgumentError:
+        shape = matrix.shape if isinstance(matrix, np.ndarray) else "unknown"
         raise ReleaseError(
             f"The matrix of {name!r} must be integers, a row for each total and a column for each "
-            f"of the {cells} counts; got shape {values.shape} from {type(matrix).__name__}."
-        )
-    return values.astype(np.int64)
+            f"of the {cells} counts; got shape {shape} from {type(matrix).__name__}."
+        ) from None
 
 
 def _checked(name: str, observed: Any, matrix: np.ndarray, mechanism: Mechanism) -> Any:

@@ -24,10 +24,12 @@ from pymc_privacy._compat import (
     _logprob,
     _support_point,
     change_dist_size,
+    check_new_name,
     compile_graph,
     modelcontext,
     support_point,
 )
+from pymc_privacy.arguments import probability, shown
 from pymc_privacy.distributions.count_recurrence import has_recurrence, log_density_by_recurrence
 from pymc_privacy.distributions.count_sums import (
     LARGEST_WINDOWS,
@@ -144,6 +146,7 @@ class NoisyCount(Distribution):
         tail: float = 1e-12,
     ) -> TensorVariable:
         """Add the release to the model on the context stack."""
+        check_new_name(name, modelcontext(None), ReleaseError)
         _check_count(name, dist, modelcontext(None))
         _check_mechanism(mechanism, tail)
         if observed is not None:
@@ -203,11 +206,8 @@ def count_of(release: TensorVariable) -> TensorVariable:
 
 
 def _check_mechanism(mechanism: Any, tail: Any) -> None:
-    if not (isinstance(tail, float) and 0 < tail < 1):
-        raise MechanismError(
-            "tail must be a number between 0 and 1 (the probability of noise beyond the counts "
-            f"that are added up); got {tail!r}."
-        )
+    why = "the probability of noise beyond the counts that are added up"
+    probability("tail", tail, meaning=why, error=MechanismError)
     count_window(mechanism, math.log(tail))
 
 
@@ -217,7 +217,7 @@ def _check_count(name: str, count: Any, model) -> None:
     if not unnamed or count in model.basic_RVs or not hasattr(count.owner.op, "ndim_supp"):
         raise RecordError(
             f"The counts behind {name!r} must be given by their law, such as pm.Poisson.dist(mu), "
-            f"because they are summed out of the model; got {count!r}."
+            f"because they are summed out of the model; got {shown(count)}."
         )
     if count.dtype not in ("int64", "int32", "int16", "int8", "bool"):
         raise RecordError(
@@ -253,7 +253,7 @@ def _checked_release(name: str, observed: Any, count: TensorVariable, mechanism:
     """Return the observed release, which must be one that such counts and noise can give."""
     try:
         shape = observed.type.shape if isinstance(observed, Variable) else np.shape(observed)
-    except ValueError:  # a ragged list, which is refused below as no array of numbers
+    except Exception:  # a ragged list, say, which is refused below as no array of numbers
         shape = ()
     expected = _broadcast(count.type.shape, np.shape(mechanism.scale), shape)
     if expected is None or len(expected) != len(shape):

@@ -16,10 +16,12 @@ from pymc_privacy._compat import (
     _logprob,
     _support_point,
     ancestors,
+    check_new_name,
     modelcontext,
     numba_core_rv_funcify,
     numba_njit,
 )
+from pymc_privacy.arguments import flag, reals, shown
 from pymc_privacy.distributions.assignment import assign_records
 from pymc_privacy.distributions.curation import as_curated
 from pymc_privacy.distributions.record_checks import (
@@ -165,6 +167,8 @@ class Privatized(Distribution):
         """Add the release to the model on the context stack, and mark its records."""
         model = modelcontext(None)
         refuse_single_precision()
+        check_new_name(name, model, ReleaseError)
+        local = flag("local", local, error=ReleaseError)
         _check_mechanism(mechanism)
         contributions = _as_contributions(name, contributions)
         check_data_behind(name, contributions, model)
@@ -261,7 +265,7 @@ def _check_mechanism(mechanism: Any) -> None:
     if not isinstance(mechanism, Mechanism):
         raise MechanismError(
             "The third argument must be a mechanism, such as Laplace(epsilon=1.0, "
-            f"sensitivity=1.0), because its law is the likelihood; got {mechanism!r}."
+            f"sensitivity=1.0), because its law is the likelihood; got {shown(mechanism)}."
         )
 
 
@@ -286,7 +290,16 @@ def _of_existing_records(
 
 
 def _as_contributions(name: str, contributions: Any) -> TensorVariable:
-    contributions = pt.as_tensor(contributions)
+    try:
+        contributions = pt.as_tensor(contributions)
+        real = np.dtype(contributions.dtype).kind in "iufb"
+    except Exception:  # of a class of the caller's, which can raise anything
+        real = False
+    if not real:
+        raise RecordError(
+            f"The contributions to {name!r} must be a tensor or an array of real numbers; got "
+            f"{shown(contributions)}."
+        )
     if contributions.ndim > 2:
         raise RecordError(
             f"The contributions to {name!r} must have shape (n,) or (n, d), one row per record; "
@@ -360,9 +373,9 @@ def _numbers(name: str, observed: Any) -> np.ndarray:
     """Return the present value of a release; an entry that is masked is missing, not a number."""
     if isinstance(observed, Variable):
         observed = observed.eval(mode="FAST_COMPILE")
-    try:
+    if np.ma.is_masked(observed) and np.ma.getdata(observed).dtype.kind in "iuf":
         return np.ma.asarray(observed, dtype=np.float64).filled(np.nan)
-    except (TypeError, ValueError):
-        raise ReleaseError(
-            f"The release {name!r} must be a number, or an array of numbers; got {observed!r}."
-        ) from None
+    said: Any = {"wanted": "a number, or an array of numbers", "error": ReleaseError}
+    # Answers may come as an array of True and False; a total does not.
+    several = isinstance(observed, list | tuple) or getattr(observed, "ndim", 0) > 0
+    return reals(f"The release {name!r}", observed, finite=False, flags=several, **said)

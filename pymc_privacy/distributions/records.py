@@ -25,10 +25,12 @@ from pymc_privacy._compat import (
     _logprob_helper,
     ancestors,
     change_dist_size,
+    check_new_name,
     constant_fold,
     modelcontext,
     rvs_in_graph,
 )
+from pymc_privacy.arguments import integer, refusal, shown
 from pymc_privacy.distributions.marking import Sized, SizedRecord, mark
 from pymc_privacy.errors import RecordError
 
@@ -152,6 +154,7 @@ class Records(Distribution):
     ) -> TensorVariable:
         """Add the records to the model on the context stack."""
         model = modelcontext(None)
+        check_new_name(name, model, RecordError)
         dims = (dims,) if isinstance(dims, str) else dims
         _check_law(name, dist)
         size = _check_size(name, size, dist, model)
@@ -177,7 +180,7 @@ def _check_law(name: str, dist: Any) -> None:
     if not isinstance(op, RandomVariable | SymbolicRandomVariable):
         raise RecordError(
             f"The law of {name!r} must be an unnamed distribution, such as "
-            f"pm.Normal.dist(mu, sigma), because a record is drawn from it; got {dist!r}."
+            f"pm.Normal.dist(mu, sigma), because a record is drawn from it; got {shown(dist)}."
         )
     if dist.name is not None:
         raise RecordError(
@@ -187,6 +190,9 @@ def _check_law(name: str, dist: Any) -> None:
 
 
 def _check_size(name: str, size: Any, dist: TensorVariable, model) -> TensorVariable:
+    if not isinstance(size, TensorVariable):
+        wanted = "a discrete random variable of the model"
+        raise refusal(f"The size of {name!r}", wanted, size, error=RecordError)
     if size in model.observed_RVs:
         raise RecordError(
             f"The size of {name!r} must be latent; got {size.name!r}, which is observed. If the "
@@ -229,11 +235,8 @@ def _with_rows(name: str, dist: TensorVariable, size: TensorVariable, capacity: 
 
 
 def _check_capacity(name: str, capacity: Any, size: TensorVariable) -> int:
-    if not isinstance(capacity, int | np.integer) or capacity < 1:
-        raise RecordError(
-            f"The capacity of {name!r} must be an integer >= 1, the largest number of records "
-            f"considered; got {capacity!r}."
-        )
+    said: Any = {"meaning": "the largest number of records considered", "error": RecordError}
+    capacity = integer(f"The capacity of {name!r}", capacity, least=1, **said)
     least = lower_bound(size)
     if capacity < least:
         raise RecordError(

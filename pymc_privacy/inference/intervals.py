@@ -8,11 +8,17 @@ from typing import Any
 import numpy as np
 
 from pymc_privacy.accounting import compose
+from pymc_privacy.arguments import instance, refusal, text
 from pymc_privacy.errors import GuaranteeError
 from pymc_privacy.results import observed_values, posterior_draws
 from pymc_privacy.sanitize import PrivateInterval, Release
-from pymc_privacy.sanitize.interval import checked_prob
+from pymc_privacy.sanitize.interval import Label, checked_prob
 from pymc_privacy.sanitize.releases import SIMULATED
+
+_COVERAGE = (
+    "Coverage is an average over parameters drawn from the prior, where the model holds and the "
+    "chains have mixed. At one parameter it may be anything, and near the ends of its range even 0."
+)
 
 
 def posterior_interval(
@@ -28,7 +34,8 @@ def posterior_interval(
     What is computed from releases is as private as they are together, whatever the model and
     however well the chains have mixed. It is checked that every observed variable of the model is
     one of the releases, with the very values that were published, and that other data are declared
-    public. What a model holds as plain constants cannot be seen, and is not checked.
+    public. What a model holds as plain constants cannot be seen, and is not checked: constants
+    taken from the records are a choice made after a look at them, which no label covers.
 
     Parameters
     ----------
@@ -45,7 +52,8 @@ def posterior_interval(
     Returns
     -------
     dict of str to PrivateInterval
-        Proven; nominal if a release was only simulated.
+        As the releases are: proven if all of them are; conditional if a sensitivity was stated,
+        or other data were declared public; nominal if a release was only simulated.
 
     Examples
     --------
@@ -63,9 +71,17 @@ def posterior_interval(
     'proven'
     """
     prob = checked_prob(prob)
-    _check_observed(idata, releases, set(public))
+    _check_releases(releases)
+    declared = _names(public)
+    trusted = _check_observed(idata, releases, declared)
     total = compose(*[release.guarantee for release in releases.values()])
     simulated = any(release.simulated for release in releases.values())
+    assumptions = tuple(
+        dict.fromkeys(words for release in releases.values() for words in release.assumptions)
+    )
+    if trusted:
+        assumptions += (f"Public, as stated by the curator: {', '.join(sorted(trusted))}.",)
+    label: Label = "nominal" if simulated else "conditional" if assumptions else "proven"
     tail = (1 - prob) / 2
     intervals = {}
     for name, draws in posterior_draws(idata, var_names).items():
@@ -75,20 +91,45 @@ def posterior_interval(
             upper=float(upper),
             prob=prob,
             method="noise-aware posterior",
-            label="nominal" if simulated else "proven",
-            assumptions=("Coverage: the model and its prior hold, and the chains have mixed.",),
+            label=label,
+            assumptions=(*assumptions, _COVERAGE),
             guarantee=None if simulated else total,
             claimed=total if simulated else None,
             why=(SIMULATED,) if simulated else (),
+            releases=tuple(releases.values()),
             name=name,
         )
     return intervals
 
 
-def _check_observed(idata: Any, releases: Mapping[str, Release], public: set[str]) -> None:
-    """Refuse a posterior that may have seen the records in another way than through releases."""
-    if not releases:
-        raise GuaranteeError("A private posterior must come from a release or more; got none.")
+def _check_releases(releases: Any) -> None:
+    """Refuse what is not a release, or is one release under two names."""
+    if not isinstance(releases, Mapping) or not releases:
+        raise GuaranteeError(
+            "A private posterior must come from a release or more, a mapping of names to Release; "
+            f"got {'none' if isinstance(releases, Mapping) else type(releases).__name__}."
+        )
+    for name, release in releases.items():
+        text("The name of a release", name, error=GuaranteeError)
+        instance(f"The release {name!r}", release, Release, "a Release", error=GuaranteeError)
+
+
+def _names(public: Any) -> set[str]:
+    wanted = "a list of names of variables and data containers"
+    try:
+        names = [public] if isinstance(public, str) else list(public)
+    except Exception:  # of a class of the caller's, which can raise anything
+        raise refusal("public", wanted, public, error=GuaranteeError) from None
+    if isinstance(public, str) or not all(isinstance(name, str) for name in names):
+        raise refusal("public", wanted, public, error=GuaranteeError)
+    return set(names)
+
+
+def _check_observed(idata: Any, releases: Mapping[str, Release], public: set[str]) -> set[str]:
+    """Refuse a posterior that may have seen the records in another way than through releases.
+
+    Return what it saw besides them, which was declared public.
+    """
     observed, constant = observed_values(idata)
     unknown = [name for name in (*observed, *constant) if name not in releases]
     if set(unknown) - public:
@@ -103,3 +144,4 @@ def _check_observed(idata: Any, releases: Mapping[str, Release], public: set[str
                 f"The release {name!r} must be what the model observed; it was published as "
                 f"{release.value}; got {observed.get(name, 'no such variable')}."
             )
+    return set(unknown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import graph_replace, modelcontext
+from pymc_privacy.arguments import refusal
 from pymc_privacy.distributions.count_recurrence import RECURRENCE_TAIL
 from pymc_privacy.distributions.count_sums import (
     LARGEST_WINDOWS,
@@ -58,6 +60,7 @@ def posterior_counts(idata: Any, *, model: Any = None, random_seed: Any = None) 
     (('chain', 'draw', 'y_dim_0'), True)
     """
     model = modelcontext(model)
+    _check_draws(idata)
     releases = _noisy_counts(model)
     names = {f"{release.name}::count": release for release in releases}
     given = _stand_ins(idata, model, releases)
@@ -154,6 +157,13 @@ def window_error(idata: Any = None, *, model: Any = None) -> float:
         left_out = RECURRENCE_TAIL if op.recurrence else op.tail
         log_share += math.prod(release.shape.eval(mode=PLAIN)) * math.log1p(-left_out)
     return math.expm1(-log_share)
+
+
+def _check_draws(idata: Any) -> None:
+    groups = getattr(idata, "children", None)
+    if not isinstance(groups, Mapping) or "posterior" not in groups:
+        wanted = "a DataTree with a group `posterior`, as from pm.sample"
+        raise refusal("idata", wanted, idata, error=RecordError)
 
 
 def _noisy_counts(model) -> list:

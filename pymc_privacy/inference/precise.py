@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from pymc_privacy.arguments import generator
 from pymc_privacy.errors import GuaranteeError
 from pymc_privacy.results import posterior_draws
 from pymc_privacy.sanitize import PrivateInterval, precise_interval
+from pymc_privacy.sanitize.precise import check_privacy
 
 
 def precise(
@@ -82,7 +84,7 @@ def precise(
     Claimed, but NOT guaranteed: 0.1-DP (pure), neighbours: replace one record, unit: one record.
     Why: ...
     """
-    rng = np.random.default_rng(rng)
+    rng = np.random.default_rng() if rng is None else generator("rng", rng, error=GuaranteeError)
     options: dict[str, Any] = {
         "samples": samples,
         "prob": prob,
@@ -94,6 +96,7 @@ def precise(
         limits = {"bounds": bounds, "density_bound": density_bound}
         return precise_interval(rng, draws_or_idata, **limits, **budget, **options)
     draws = posterior_draws(draws_or_idata, var_names)
+    check_privacy(epsilon, mu)
     share: dict[str, Any] = {
         "epsilon": None if epsilon is None else epsilon / len(draws),
         "mu": None if mu is None else mu / math.sqrt(len(draws)),

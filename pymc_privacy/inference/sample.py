@@ -18,6 +18,7 @@ from pymc_privacy._compat import (
     modelcontext,
     run_convergence_checks,
 )
+from pymc_privacy.arguments import flag, integer
 from pymc_privacy.distributions.assignment import assign_records
 from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.distributions.privatized import released_contributions
@@ -90,7 +91,8 @@ def sample(
     """
     import pymc as pm
 
-    model = modelcontext(model)
+    model, draws = modelcontext(model), integer("draws", draws, least=1)
+    keep_records = flag("keep_records", keep_records)
     # What was written after a release may have made parameters of what looked like records.
     assign_records(model, [], released_contributions(model))
     records = [rv for rv in model.free_RVs if is_marked(rv)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -10,13 +9,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pymc_privacy.accounting import Guarantee
+from pymc_privacy.arguments import integers, neighbours, positive, reals, refusal, shown
 from pymc_privacy.errors import MechanismError
-from pymc_privacy.mechanisms.engines import numeric
+from pymc_privacy.mechanisms.engines import is_tensor, numeric
 
 Scale = float | tuple[float, ...]
 Shape = tuple[int | None, ...]
 # Further away than any release, and still a number that can be squared.
 UNBOUNDED = 1e30
+# Within these, the squares and quotients of a mechanism's numbers are floats.
+SMALLEST, LARGEST = 1e-100, 1e100
+_WIDEST = 2.0**50  # of integer noise: beyond 2^62 it is with probability exp(-2^12)
+_LARGEST = 2**62  # of a statistic that such noise is added to
 
 
 class Mechanism(ABC):
@@ -39,7 +43,13 @@ class Mechanism(ABC):
 
     @abstractmethod
     def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
-        """Draw a release from a seedable generator: for simulation, never for publishing."""
+        """Draw a release from a seedable generator: for simulation, never for publishing.
+
+        Who knows the seed takes the noise off again; and noise that is added in floating point
+        shows the statistic in its lowest bits, as an `audit` with ``low_bits=True`` finds. There is
+        no warning, because simulating is what models, studies and audits do all the time; what is
+        made to look like a publication, `simulate_release`, warns on every call.
+        """
 
     @property
     def release_dtype(self) -> str:
@@ -115,9 +125,11 @@ class AdditiveMechanism(CoordinateMechanism):
         >>> Laplace(scale=2.0).log_density([1.0, 5.0], 1.0).round(4).tolist()
         [-1.3863, -3.3863]
         """
-        release, statistic = numeric(release), numeric(statistic)
-        value = self.formula(release, statistic, *self.parameters)
-        return value - _off_lattice(release - statistic) if self.discrete else value
+        release, statistic, *parameters = beside(release, statistic, *self.parameters)
+        # A value that is far away, or not finite, has density zero or none.
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = self.formula(release, statistic, *parameters)
+            return value - _off_lattice(release - statistic) if self.discrete else value
 
 
 def _off_lattice(offset: Any) -> Any:
@@ -127,26 +139,56 @@ def _off_lattice(offset: Any) -> Any:
         return fraction / (1 - (fraction > 0))
 
 
-def positive(name: str, value: Any, meaning: str) -> float:
-    """Return a finite number > 0 as a float, or refuse it in a sentence."""
-    return _positive_array(name, value, meaning, ndim=0).item()
+MEANINGS = {
+    "epsilon": "the privacy loss",
+    "delta": "the probability allowed to escape the bound epsilon",
+    "rho": "the Renyi divergence per unit of order",
+    "mu": "sensitivity / scale of Gaussian noise",
+    "sensitivity": "how far one record can move the statistic",
+}
 
 
-def positive_scale(value: Any, meaning: str) -> Scale:
+def settle(mechanism: Any, *names: str) -> None:
+    """Store public numbers as floats > 0, what was left out as None; check the neighbours."""
+    for name in names:
+        value = getattr(mechanism, name)
+        if value is not None:
+            object.__setattr__(mechanism, name, measured(name, value, MEANINGS[name]))
+    neighbours(mechanism.neighbours, optional=True, error=MechanismError)
+
+
+def measured(name: str, value: Any, meaning: str) -> float:
+    """Return a float > 0 that a law can be computed with; a delta may be as small as it likes."""
+    number = positive(name, value, meaning=meaning, error=MechanismError)
+    if not SMALLEST <= number <= LARGEST and name != "delta":
+        wanted = f"a number from {SMALLEST:g} to {LARGEST:g}, to be computed with"
+        raise refusal(name, wanted, value, meaning=meaning, error=MechanismError)
+    return number
+
+
+def settle_all(mechanism: Any, *names: str) -> None:
+    """Store public numbers of which none may be left out, and check the neighbours."""
+    for name in names:
+        if getattr(mechanism, name) is None:
+            raise refusal(
+                name, "a finite number > 0", None, meaning=MEANINGS[name], error=MechanismError
+            )
+    settle(mechanism, *names)
+
+
+def positive_scale(value: Any) -> Scale:
     """Return a scale, or one scale per coordinate, in hashable form."""
-    scale = _positive_array("scale", value, meaning, ndim=1)
+    said: Any = {
+        "meaning": "how far the noise reaches",
+        "wanted": "a finite number > 0, or a vector of them",
+        "error": MechanismError,
+    }
+    scale = reals("scale", value, shapes=[(), ("d",)], above=0, **said)
+    if scale.size == 0:
+        raise refusal("scale", value=value, **said)
+    for one in scale.ravel()[(scale.ravel() < SMALLEST) | (scale.ravel() > LARGEST)]:
+        measured("scale", one, said["meaning"])
     return scale.item() if scale.ndim == 0 else tuple(scale.tolist())
-
-
-def _positive_array(name: str, value: Any, meaning: str, *, ndim: int) -> np.ndarray:
-    kind = "a finite number > 0" if ndim == 0 else "a finite number > 0, or a vector of them"
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        array = np.asarray(math.nan)
-    if array.ndim > ndim or array.size == 0 or not np.all(np.isfinite(array) & (array > 0)):
-        raise MechanismError(f"{name} must be {kind} ({meaning}); got {value!r}.")
-    return array
 
 
 def resolve_scale(given: Scale | None, calibrated: float | None, *, how: str) -> Scale:
@@ -163,35 +205,61 @@ def resolve_scale(given: Scale | None, calibrated: float | None, *, how: str) ->
     """
     if given is None and calibrated is None:
         raise MechanismError(f"A mechanism needs scale=, or {how}; got neither.")
-    meaning = "how far the noise reaches"
     if given is None:
-        return positive_scale(calibrated, meaning)
-    scale = positive_scale(given, meaning)
+        return positive_scale(calibrated)
+    scale = positive_scale(given)
     if calibrated is not None and not np.allclose(scale, calibrated, rtol=1e-9, atol=0.0):
         raise MechanismError(
-            f"scale= and {how} must describe the same noise; got scale={given!r}, "
+            f"scale= and {how} must describe the same noise; got scale={shown(given)}, "
             f"while the others give {calibrated!r}. Leave one of the two out."
         )
     return scale
 
 
 def need_sensitivity(name: str, sensitivity: float | None) -> float:
-    """Return the sensitivity a privacy parameter has to be calibrated with."""
+    """Return the sensitivity, settled before, that a privacy parameter is calibrated with."""
     if sensitivity is None:
         raise MechanismError(
             f"{name}= needs sensitivity= (how far one record can move the statistic), "
             "because the noise is calibrated to it; got no sensitivity. "
             "If you know the noise itself, give scale= instead."
         )
-    return positive("sensitivity", sensitivity, "how far one record can move the statistic")
+    return sensitivity
 
 
-def integer_statistic(statistic: Any) -> np.ndarray:
+def real_statistic(statistic: Any, scale: Scale = 1.0) -> np.ndarray:
+    """Return the statistic as floats, of the shape that it has beside a vector of scales."""
+    said: Any = {"meaning": "what noise is added to", "error": MechanismError}
+    array = reals("statistic", statistic, flags=True, **said)
+    return np.broadcast_to(array, _beside(array.shape, np.shape(scale)))
+
+
+def integer_statistic(statistic: Any, scale: Scale = 1.0) -> np.ndarray:
     """Return the statistic as integers; an integer mechanism is defined on nothing else."""
-    array = np.asarray(statistic)
-    if not np.all(np.isfinite(array)) or np.any(array != np.rint(array)):
+    if np.max(scale) > _WIDEST:
         raise MechanismError(
-            "An integer mechanism needs an integer statistic, because its noise is an integer; "
-            f"got {statistic!r}."
+            f"scale must be at most {_WIDEST:g} to draw noise that fits into 64 bits; got {scale}."
         )
-    return array.astype(np.int64)
+    said: Any = {"meaning": "because the noise is an integer", "error": MechanismError}
+    array = integers("statistic", statistic, flags=True, **said)
+    if np.any(np.abs(array) > _LARGEST):
+        raise refusal("statistic", f"integers of at most {_LARGEST}", statistic, **said)
+    return np.broadcast_to(array, _beside(array.shape, np.shape(scale)))
+
+
+def _beside(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape that arrays have together, or refuse them."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise MechanismError(
+            "release, statistic and scale must have shapes that go together; got "
+            f"{' and '.join(map(str, shapes))}."
+        ) from None
+
+
+def beside(*values: Any) -> tuple[Any, ...]:
+    """Return numbers as arrays that go together; tensors are left alone."""
+    arrays = tuple(map(numeric, values))
+    _beside(*(array.shape for array in arrays if not is_tensor(array)))
+    return arrays

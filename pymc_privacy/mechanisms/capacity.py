@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from pymc_privacy.arguments import probability, real, refusal, shown
 from pymc_privacy.errors import MechanismError, ReleaseError
 from pymc_privacy.mechanisms.base import AdditiveMechanism
-from pymc_privacy.mechanisms.tails import log_tail_bound, smallest_integer
+from pymc_privacy.mechanisms.tails import FURTHEST, log_tail_bound, smallest_integer
 
 _TERMS = 100_000
 
@@ -64,21 +65,15 @@ def _checked(release: Any, mechanism: Any, tail: float) -> float:
     if not isinstance(mechanism, AdditiveMechanism) or np.ndim(mechanism.scale):
         raise MechanismError(
             "A capacity needs a mechanism that adds noise of one scale to the number of records, "
-            f"such as Laplace(epsilon=0.1, sensitivity=1.0); got {mechanism!r}."
+            f"such as Laplace(epsilon=0.1, sensitivity=1.0); got {shown(mechanism)}."
         )
-    if not (isinstance(tail, float | int) and 0 < tail < 1):
-        raise MechanismError(
-            "tail must be a number between 0 and 1 (the probability of more records than the "
-            f"capacity); got {tail!r}."
-        )
-    try:
-        released = float(release)
-    except (TypeError, ValueError):
-        released = math.nan
-    if not math.isfinite(released) or (mechanism.discrete and released != round(released)):
-        kind = "an integer" if mechanism.discrete else "a finite number"
-        raise ReleaseError(
-            f"The noisy number of records must be {kind}, as {type(mechanism).__name__} gives it; "
-            f"got {release!r}."
-        )
+    why = "the probability of more records than the capacity"
+    probability("tail", tail, meaning=why, error=MechanismError)
+    said: Any = {"meaning": f"as {type(mechanism).__name__} gives it", "error": ReleaseError}
+    name = "The noisy number of records"
+    released = real(name, release, **said)
+    if abs(released) > FURTHEST:
+        raise refusal(name, f"at most {FURTHEST}", release, **said)
+    if mechanism.discrete and released != round(released):
+        raise refusal(name, "an integer", release, **said)
     return released

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pymc_privacy.arguments import shown
 from pymc_privacy.errors import MechanismError
 from pymc_privacy.mechanisms.base import AdditiveMechanism
 from pymc_privacy.mechanisms.post_processed import Clamped, PostProcessed, Rounded, Suppressed
@@ -102,7 +103,7 @@ def count_window(mechanism: Any, log_tail: Any) -> CountWindow:
                 "A noisy count needs a mechanism that adds noise, such as "
                 "DiscreteLaplace(epsilon=1.0, sensitivity=1.0), or one that was rounded, "
                 "suppressed or clamped from below afterwards, because counts are summed within "
-                f"its reach; got {mechanism!r}."
+                f"its reach; got {shown(mechanism)}."
             )
     # What is published may be an interval, whose probability is at most that of all such noise.
     noise = noise_inside(mechanism)

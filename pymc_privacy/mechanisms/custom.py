@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pymc_privacy.accounting import Guarantee
+from pymc_privacy.arguments import function, instance
 from pymc_privacy.errors import MechanismError
 from pymc_privacy.mechanisms.base import Mechanism
 
@@ -47,6 +48,15 @@ class CustomMechanism(Mechanism):
     log_density_function: Callable[[Any, Any], Any]
     simulator: Callable[[np.random.Generator, np.ndarray], Any] | None = None
     stated_guarantee: Guarantee | None = None
+
+    def __post_init__(self) -> None:
+        function("log_density_function", self.log_density_function, error=MechanismError)
+        if self.simulator is not None:
+            function("simulator", self.simulator, error=MechanismError)
+        if self.stated_guarantee is not None:
+            wanted = "a guarantee such as PureDP(1.0)"
+            stated = self.stated_guarantee
+            instance("stated_guarantee", stated, Guarantee, wanted, error=MechanismError)
 
     @property
     def guarantee(self) -> Guarantee | None:

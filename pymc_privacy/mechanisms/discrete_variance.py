@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
+from pymc_privacy.arguments import reals
 from pymc_privacy.errors import MechanismError
+from pymc_privacy.mechanisms.base import LARGEST, SMALLEST
 
 # From here on they differ by less than exp(-2 pi² 25) of themselves.
 _WIDE = 5.0
@@ -75,12 +77,6 @@ def discrete_gaussian_scale(variance: Any) -> Any:
 
 
 def _checked(name: str, value: Any) -> np.ndarray:
-    try:
-        numbers = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        numbers = np.asarray(np.nan)
-    if not np.all(np.isfinite(numbers) & (numbers > 0)):
-        raise MechanismError(
-            f"{name} must be finite and > 0 (of discrete Gaussian noise); got {value!r}."
-        )
-    return numbers
+    # Squares of both must be floats, too.
+    said: Any = {"meaning": "of discrete Gaussian noise", "error": MechanismError}
+    return reals(name, value, least=SMALLEST, most=LARGEST, wanted="finite and > 0", **said)

@@ -16,6 +16,9 @@ from numba import types
 from numba.extending import overload, register_jitable
 from scipy import special
 
+from pymc_privacy.arguments import numbers
+from pymc_privacy.errors import MechanismError
+
 
 def _pick(x: np.ndarray, index: np.ndarray) -> np.ndarray:
     index = np.asarray(index).astype(np.int64)
@@ -53,8 +56,10 @@ def is_tensor(value: Any) -> bool:
 
 
 def numeric(value: Any) -> Any:
-    """Leave tensors alone and make everything else an array."""
-    return value if is_tensor(value) else np.asarray(value)
+    """Leave tensors alone and make everything else an array of numbers, or refuse it."""
+    if is_tensor(value):
+        return value
+    return numbers("release and statistic", value, error=MechanismError)
 
 
 def _call(name: str, *values: Any) -> Any:

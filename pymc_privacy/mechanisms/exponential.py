@@ -8,8 +8,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pymc_privacy.accounting import Neighbours, PureDP
+from pymc_privacy.arguments import generator, reals, shown
 from pymc_privacy.errors import MechanismError
-from pymc_privacy.mechanisms.base import Mechanism, Shape, need_sensitivity, positive, resolve_scale
+from pymc_privacy.mechanisms.base import (
+    Mechanism,
+    Shape,
+    beside,
+    need_sensitivity,
+    resolve_scale,
+    settle,
+)
 from pymc_privacy.mechanisms.engines import log_sum_exp, numeric, pick, where
 
 _HOW = "epsilon= and sensitivity= (scale is 2 sensitivity / epsilon)"
@@ -55,15 +63,15 @@ class ExponentialMechanism(Mechanism):
     neighbours: Neighbours | None = None
 
     def __post_init__(self) -> None:
+        settle(self, "epsilon", "sensitivity")
         calibrated = None
         if self.epsilon is not None:
-            sensitivity = need_sensitivity("epsilon", self.sensitivity)
-            calibrated = 2 * sensitivity / positive("epsilon", self.epsilon, "the privacy loss")
+            calibrated = 2 * need_sensitivity("epsilon", self.sensitivity) / self.epsilon
         scale = resolve_scale(self.scale, calibrated, how=_HOW)
         if not isinstance(scale, float):
             raise MechanismError(
                 "scale must be one number, because utilities of all candidates are compared with "
-                f"each other; got {self.scale!r}."
+                f"each other; got {shown(self.scale)}."
             )
         object.__setattr__(self, "scale", scale)
         self.guarantee  # noqa: B018
@@ -73,8 +81,7 @@ class ExponentialMechanism(Mechanism):
         """Promise epsilon = 2 sensitivity / scale."""
         if self.sensitivity is None:
             return None
-        sensitivity = need_sensitivity("scale", self.sensitivity)
-        epsilon = self.epsilon or 2 * sensitivity / self.scale
+        epsilon = self.epsilon or 2 * self.sensitivity / self.scale
         return PureDP(epsilon, neighbours=self.neighbours)
 
     def log_density(self, release: Any, statistic: Any) -> Any:
@@ -87,14 +94,18 @@ class ExponentialMechanism(Mechanism):
         statistic : array_like or TensorVariable
             The total utility of each candidate, on the last axis.
         """
-        release, utility = numeric(release), numeric(statistic) / self.scale
-        outside = (release < 0) | (release >= utility.shape[-1])
-        chosen = pick(utility, where(outside, 0, release))
-        return where(outside, -np.inf, chosen - log_sum_exp(utility))
+        release, utility = numeric(release), _utilities(numeric(statistic)) / self.scale
+        if isinstance(release, np.ndarray) and isinstance(utility, np.ndarray) and utility.ndim > 1:
+            release, _ = np.broadcast_arrays(*beside(release, utility[..., 0]))
+        inside = (release >= 0) & (release < utility.shape[-1])
+        chosen = pick(utility, where(inside, release, 0))
+        return where(inside, chosen - log_sum_exp(utility), -np.inf)
 
     def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
         """Draw an index; seedable, in floating point, and so not to be published."""
-        utility = np.asarray(statistic, dtype=np.float64) / self.scale
+        rng = generator("rng", rng)
+        said: Any = {"meaning": "the total utility of each candidate", "error": MechanismError}
+        utility = _utilities(reals("statistic", statistic, **said)) / self.scale
         # The largest of u_k + Gumbel noise is candidate k with probability ∝ exp(u_k).
         return np.asarray(np.argmax(utility + rng.gumbel(size=utility.shape), axis=-1))
 
@@ -125,3 +136,13 @@ class ExponentialMechanism(Mechanism):
         inside = release == np.rint(release) and 0 <= release < (width or np.inf)
         last = "K - 1" if width is None else width - 1
         return None if inside else f"be an integer from 0 to {last}, a candidate's index"
+
+
+def _utilities(statistic: Any) -> Any:
+    """Return utilities that are there: one candidate or more, on the last axis."""
+    if statistic.ndim == 0 or (isinstance(statistic, np.ndarray) and statistic.shape[-1] == 0):
+        raise MechanismError(
+            "statistic must have the utility of one candidate or more on its last axis; got shape "
+            f"{statistic.shape if isinstance(statistic, np.ndarray) else ()}."
+        )
+    return statistic

@@ -7,11 +7,12 @@ drawn on a grid of 2^-1074 by default, so that the continuous law is exact for i
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pymc_privacy.accounting import Neighbours
+from pymc_privacy.arguments import names, positive, shown, text
 from pymc_privacy.errors import MechanismError
 from pymc_privacy.mechanisms.base import AdditiveMechanism
 from pymc_privacy.mechanisms.gaussian import DiscreteGaussian, Gaussian
@@ -92,14 +93,22 @@ def from_opendp(measurement: Any, *, d_in: float | None = None) -> AdditiveMecha
     >>> mechanism.scale
     2.0
     """
-    found = _walk(measurement, _Found("", {}))
+    if d_in is not None:
+        d_in = positive("d_in", d_in, meaning="how far neighbours are apart", error=MechanismError)
+    try:
+        found = _walk(measurement, _Found("", {}))
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise MechanismError(
+            "A measurement must remember how it was made, as OpenDP's own do; reading this one "
+            f"failed at {type(error).__name__}: {error}."
+        ) from None
     noise = _FAMILIES.get((found.name, _is_integer(found)))
     if noise is None:
         raise MechanismError(
             f"An OpenDP measurement must add Laplace or Gaussian noise; got {found.name}, which "
             "is none of those that can be read."
         )
-    scale = float(found.arguments["scale"])
+    scale = positive("scale", found.arguments.get("scale"), error=MechanismError)
     grid = found.arguments.get("k")
     if not noise.discrete and grid is not None and 2.0**grid > _FINE * scale:
         raise MechanismError(
@@ -140,20 +149,24 @@ def from_opendp_summary(
     >>> pmp.from_opendp_summary(summary)["len"].scale
     5.0
     """
+    everything = isinstance(unsigned, str) and unsigned == "all"
+    moved = names("unsigned", unsigned, error=MechanismError)
     mechanisms: dict[str, AdditiveMechanism | Clamped] = {}
     for row in _rows(frame):
         if row["distribution"] is None:
             continue
-        if row["distribution"] not in _SUMMARY:
+        column = text("column", row["column"], error=MechanismError)
+        if not isinstance(row["distribution"], str) or row["distribution"] not in _SUMMARY:
             raise MechanismError(
                 f"The noise of a column must be one of {', '.join(_SUMMARY)}; got "
-                f"{row['distribution']!r} for {row['column']!r}."
+                f"{shown(row['distribution'])} for {column!r}."
             )
-        mechanism = _SUMMARY[row["distribution"]](scale=float(row["scale"]))
-        if unsigned == "all" or row["column"] in unsigned:
+        scale = positive("scale", row["scale"], meaning=f"of {column}", error=MechanismError)
+        mechanism = _SUMMARY[row["distribution"]](scale=scale)
+        if everything or column in moved:
             mechanism = Clamped(mechanism=mechanism, lower=0.0)
-        mechanisms[row["column"]] = mechanism
-    strangers = [] if unsigned == "all" else [name for name in unsigned if name not in mechanisms]
+        mechanisms[column] = mechanism
+    strangers = [] if everything else [name for name in moved if name not in mechanisms]
     if strangers:
         raise MechanismError(
             f"unsigned must name noisy columns of the summary, which has {', '.join(mechanisms)}; "
@@ -163,16 +176,15 @@ def from_opendp_summary(
 
 
 def _rows(frame: Any) -> list[dict[str, Any]]:
-    rows = frame
-    if hasattr(frame, "to_dicts"):
-        rows = frame.to_dicts()
-    elif hasattr(frame, "to_dict"):
-        rows = frame.to_dict("records")
     needed = {"column", "distribution", "scale"}
     try:
-        rows = list(rows)
-        complete = all(needed <= set(row) for row in rows)
-    except TypeError:
+        if hasattr(frame, "to_dicts"):
+            frame = frame.to_dicts()
+        elif hasattr(frame, "to_dict"):
+            frame = frame.to_dict("records")
+        rows = list(frame)
+        complete = all(isinstance(row, Mapping) and needed <= set(row) for row in rows)
+    except Exception:  # of a class of the caller's, which can raise anything
         complete = False
     if not complete:
         raise MechanismError(
@@ -226,7 +238,7 @@ def _is_integer(found: _Found) -> bool:
 def _stated(measurement: Any, found: _Found, d_in: float) -> dict[str, Any]:
     """Return sensitivity and neighbours, which are OpenDP's own."""
     if found.transformation is None:
-        return {"sensitivity": float(d_in)}
+        return {"sensitivity": d_in}
     metric = str(measurement.input_metric).split("(")[0]
     neighbours = _NEIGHBOURS.get(metric)
     if neighbours == "add_remove" and found.sized:

@@ -9,10 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pymc_privacy.accounting import Neighbours, PureDP
+from pymc_privacy.arguments import flag, generator, integer, neighbours, refusal
 from pymc_privacy.errors import MechanismError
-from pymc_privacy.mechanisms.base import AdditiveMechanism, Shape, positive
-from pymc_privacy.mechanisms.engines import numeric, stack
+from pymc_privacy.mechanisms.base import AdditiveMechanism, Shape, real_statistic, settle_all
+from pymc_privacy.mechanisms.engines import is_tensor, numeric, stack
 from pymc_privacy.mechanisms.laplace import laplace_interval, laplace_log_density
+
+_MOST = 10_000  # covariates: their pairs fill the memory long before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,17 +60,15 @@ class FunctionalMechanism(AdditiveMechanism):
     neighbours: Neighbours = "replace_one"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon, "the privacy loss"))
-        if not isinstance(self.covariates, int | np.integer) or self.covariates < 1:
-            raise MechanismError(
-                "covariates must be an integer >= 1, the number of columns of x; "
-                f"got {self.covariates!r}."
-            )
-        if self.neighbours not in ("replace_one", "add_remove"):
-            raise MechanismError(
-                'neighbours must be "replace_one" or "add_remove", because the sensitivity '
-                f"follows from it; got {self.neighbours!r}."
-            )
+        settle_all(self, "epsilon")
+        said: Any = {"meaning": "the number of columns of x", "error": MechanismError}
+        covariates = integer("covariates", self.covariates, least=1, **said)
+        if covariates > _MOST:
+            raise refusal("covariates", f"an integer from 1 to {_MOST}", covariates, **said)
+        object.__setattr__(self, "covariates", covariates)
+        object.__setattr__(self, "logistic", flag("logistic", self.logistic, error=MechanismError))
+        why = "the sensitivity follows from it"
+        neighbours(self.neighbours, meaning=why, error=MechanismError)
 
     @property
     def sensitivity(self) -> float:
@@ -110,16 +111,25 @@ class FunctionalMechanism(AdditiveMechanism):
         [[0.04000000000000001, -0.2, 0.25]]
         """
         x, y = numeric(x), numeric(y)
+        known = not is_tensor(x) and not is_tensor(y)
+        fits = x.ndim == 2 and (is_tensor(x) or x.shape[1] == self.covariates)
+        if not fits or y.ndim > 1 or (known and y.shape not in ((), x.shape[:1])):
+            raise MechanismError(
+                f"x must have shape (n, {self.covariates}), one column for each covariate, and y "
+                f"shape (n,); got {x.ndim} and {y.ndim} axes."
+            )
         columns = [x[:, j] for j in range(self.covariates)]
         pairs = [(j, k) for j in range(len(columns)) for k in range(j, len(columns))]
-        squares = [(1.0 + (j < k)) * columns[j] * columns[k] for j, k in pairs]
-        if self.logistic:
-            return stack([*((0.5 - y) * c for c in columns), *(0.125 * s for s in squares)])
-        return stack([y * y, *(-2.0 * y * c for c in columns), *squares])
+        # Records beyond their bounds, which are not checked, may overflow.
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = [(1.0 + (j < k)) * columns[j] * columns[k] for j, k in pairs]
+            if self.logistic:
+                return stack([*((0.5 - y) * c for c in columns), *(0.125 * s for s in squares)])
+            return stack([y * y, *(-2.0 * y * c for c in columns), *squares])
 
     def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
         """Draw a release; seedable, in floating point, and so not to be published."""
-        return np.asarray(rng.laplace(statistic, self.scale))
+        return np.asarray(generator("rng", rng).laplace(real_statistic(statistic), self.scale))
 
     def release_shape(self, statistic: Shape) -> Shape:
         """Return the number of coefficients."""

@@ -18,18 +18,21 @@ from pymc_privacy.accounting import (
     gaussian_scale,
     zero_concentrated_rho,
 )
+from pymc_privacy.arguments import generator
 from pymc_privacy.errors import MechanismError
 from pymc_privacy.mechanisms.base import (
     AdditiveMechanism,
     Scale,
     integer_statistic,
     need_sensitivity,
-    positive,
+    real_statistic,
     resolve_scale,
+    settle,
 )
 from pymc_privacy.mechanisms.engines import ceil, exp, log1p, log_normal_tail, where
 from pymc_privacy.mechanisms.integer_tails import discrete_gaussian_tail
 
+_NUMBERS = ("rho", "mu", "epsilon", "delta", "sensitivity")
 _HOW = "one of rho=, mu= or (epsilon=, delta=) together with sensitivity="
 
 
@@ -76,13 +79,12 @@ def discrete_gaussian_interval(lower, upper, statistic, scale, log_normalizer):
 
 def _calibrations(mechanism: Gaussian | DiscreteGaussian) -> dict[str, float]:
     """Return the privacy parameters that were given, which must be of one kind."""
-    names = ("rho", "mu", "epsilon", "delta")
-    given = {name: getattr(mechanism, name) for name in names}
+    given = {name: getattr(mechanism, name) for name in _NUMBERS if name != "sensitivity"}
     given = {name: value for name, value in given.items() if value is not None}
     if set(given) not in ({"rho"}, {"mu"}, {"epsilon", "delta"}, set()):
         came = " and ".join(f"{name}=" for name in given)
         raise MechanismError(f"Gaussian noise is calibrated by {_HOW}; got {came}.")
-    return {name: positive(name, value, "a privacy parameter") for name, value in given.items()}
+    return given
 
 
 def _concentrated_scale(rho: float, sensitivity: float | None) -> float:
@@ -138,6 +140,7 @@ class Gaussian(AdditiveMechanism):
     neighbours: Neighbours | None = None
 
     def __post_init__(self) -> None:
+        settle(self, *_NUMBERS)
         _settle(self, self._calibrated())
 
     def _calibrated(self) -> float | None:
@@ -169,12 +172,12 @@ class Gaussian(AdditiveMechanism):
                 return ApproximateDP(epsilon, delta, neighbours=self.neighbours)
         if self.sensitivity is None:
             return None
-        sensitivity = need_sensitivity("scale", self.sensitivity)
-        return GaussianDP(sensitivity / float(np.min(self.scale)), neighbours=self.neighbours)
+        return GaussianDP(self.sensitivity / float(np.min(self.scale)), neighbours=self.neighbours)
 
     def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
         """Draw a release; seedable, in floating point, and so not to be published."""
-        return np.asarray(rng.normal(statistic, self.scale))
+        statistic = real_statistic(statistic, self.scale)
+        return np.asarray(generator("rng", rng).normal(statistic, self.scale))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +211,7 @@ class DiscreteGaussian(AdditiveMechanism):
     neighbours: Neighbours | None = None
 
     def __post_init__(self) -> None:
+        settle(self, *_NUMBERS)
         rho = self._calibrated_rho()
         _settle(self, None if rho is None else _concentrated_scale(rho, self.sensitivity))
 
@@ -234,14 +238,13 @@ class DiscreteGaussian(AdditiveMechanism):
             return None
         if self.epsilon is not None and self.delta is not None:
             return ApproximateDP(self.epsilon, self.delta, neighbours=self.neighbours)
-        sensitivity = need_sensitivity("scale", self.sensitivity)
-        rho = self._calibrated_rho() or (sensitivity / float(np.min(self.scale))) ** 2 / 2
+        rho = self._calibrated_rho() or (self.sensitivity / float(np.min(self.scale))) ** 2 / 2
         return ZeroConcentratedDP(rho, neighbours=self.neighbours)
 
     def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
         """Draw a release by rejection from discrete Laplace noise; not to be published."""
-        statistic = integer_statistic(statistic)
-        shape = np.broadcast_shapes(statistic.shape, np.shape(self.scale))
+        statistic, rng = integer_statistic(statistic, self.scale), generator("rng", rng)
+        shape = statistic.shape
         sigma = np.broadcast_to(np.asarray(self.scale), shape).ravel()
         noise = np.empty(sigma.size, dtype=np.int64)
         todo = np.arange(sigma.size)

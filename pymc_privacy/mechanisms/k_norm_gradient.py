@@ -10,9 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pymc_privacy.accounting import Neighbours, PureDP
+from pymc_privacy.arguments import generator, pair, probability, reals, refusal, shown
 from pymc_privacy.errors import MechanismError
-from pymc_privacy.mechanisms.base import Mechanism, Shape, positive
+from pymc_privacy.mechanisms.base import Mechanism, Shape, settle_all
 from pymc_privacy.mechanisms.engines import expm1, log, log_sum_exp, numeric, stack, where
+
+_FAR = 1e50  # the ends of the range are multiplied by slopes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,25 +66,22 @@ class KNormGradient(Mechanism):
     neighbours: Neighbours | None = None
 
     def __post_init__(self) -> None:
-        for name, meaning in (
-            ("epsilon", "the privacy loss"),
-            ("sensitivity", "how far one record can move the gradient"),
-        ):
-            object.__setattr__(self, name, positive(name, getattr(self, name), meaning))
-        edges = np.asarray(self.edges, dtype=np.float64)
-        if edges.ndim != 1 or edges.size < 2 or not np.all(np.isfinite(edges)):
-            raise MechanismError(
-                "edges must be two or more finite numbers, the ends of the cells on which the "
-                f"gradient is a straight line; got {self.edges!r}."
-            )
+        settle_all(self, "epsilon", "sensitivity")
+        said: Any = {
+            "wanted": "two or more finite numbers, the ends of the cells on which the gradient is "
+            "a straight line",
+            "error": MechanismError,
+        }
+        edges = reals("edges", self.edges, shapes=[("k",)], most=_FAR, least=-_FAR, **said)
+        if edges.size < 2:
+            raise refusal("edges", value=self.edges, **said)
         if not np.all(np.diff(edges) > 0):
-            raise MechanismError(f"edges must increase; got {self.edges!r}.")
+            raise MechanismError(f"edges must increase; got {shown(self.edges)}.")
         object.__setattr__(self, "edges", tuple(edges.tolist()))
-        if self.probability is not None and not 0 < self.probability < 1:
-            raise MechanismError(
-                "probability must be a number in (0, 1), such as 0.5 for the median; "
-                f"got {self.probability!r}."
-            )
+        if self.probability is not None:
+            why: Any = {"meaning": "0.5 for the median", "error": MechanismError}
+            chosen = probability("probability", self.probability, **why)
+            object.__setattr__(self, "probability", chosen)
 
     @classmethod
     def mean(
@@ -104,10 +104,10 @@ class KNormGradient(Mechanism):
             a and b. That records are clipped to them is not checked.
         neighbours : {"replace_one", "add_remove"}, optional
         """
-        lower, upper = bounds
+        lower, upper = pair("bounds", bounds, error=MechanismError)
         return cls(
             epsilon=epsilon,
-            sensitivity=2 * (upper - lower) if upper > lower else 1.0,
+            sensitivity=2 * (upper - lower),
             edges=(lower, upper),
             neighbours=neighbours,
         )
@@ -139,7 +139,7 @@ class KNormGradient(Mechanism):
         return cls(
             epsilon=epsilon,
             sensitivity=1.0,
-            edges=tuple(edges),
+            edges=edges,  # type: ignore[arg-type]
             probability=probability,
             neighbours=neighbours,
         )
@@ -163,8 +163,10 @@ class KNormGradient(Mechanism):
                     f"{len(self.edges) - 1} cells and no probability. Write the intercepts and "
                     "slopes yourself."
                 )
-            # A column of its own counts the records, where their number is not known.
-            return stack([-2.0 * x, 2.0 + 0.0 * x])
+            # A column of its own counts the records, where their number is not known. Records
+            # beyond their bounds, which are not checked, may overflow.
+            with np.errstate(over="ignore", invalid="ignore"):
+                return stack([-2.0 * x, 2.0 + 0.0 * x])
         upper = self.edges[1:]
         intercepts = [where(x < edge, 1.0, 0.0) - self.probability for edge in upper[:-1]]
         # The largest records are rounded down into the last cell.
@@ -203,13 +205,17 @@ class KNormGradient(Mechanism):
     def _gradient_at_edges(self, statistic: Any) -> tuple[Any, Any, np.ndarray]:
         """Return c G at the left and right end of every cell, and the edges."""
         cells, ends = len(self.edges) - 1, np.array(self.edges)
+        if isinstance(statistic, np.ndarray):
+            self.release_shape(statistic.shape[-1:])
         c = self.epsilon / (2 * self.sensitivity)
         intercept, slope = c * statistic[..., :cells], c * statistic[..., cells:]
         return intercept + slope * ends[:-1], intercept + slope * ends[1:], ends
 
     def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
         """Draw a release; seedable, in floating point, and so not to be published."""
-        left, right, ends = self._gradient_at_edges(np.asarray(statistic, dtype=np.float64))
+        rng = generator("rng", rng)
+        numbers = reals("statistic", statistic, error=MechanismError)
+        left, right, ends = self._gradient_at_edges(numbers)
         log_mass = _log_cell_mass(left, right, np.diff(ends))
         cell = np.argmax(log_mass + rng.gumbel(size=log_mass.shape), axis=-1)
         at = [np.take_along_axis(g, cell[..., None], -1)[..., 0] for g in (left, right)]
@@ -250,7 +256,7 @@ def _log_cell_mass(left: Any, right: Any, width: np.ndarray) -> Any:
     m, span = where(a < b, a, b), abs(a - b)
     flat = span < 1e-300
     kept = -m + log(where(flat, 1.0, -expm1(-where(flat, 1.0, span)) / where(flat, 1.0, span)))
-    crosses = left * right < 0
+    crosses = (left < 0) & (right > 0) | (left > 0) & (right < 0)
     total = where(crosses, a + b, 1.0)
     crossed = log(where(crosses, -expm1(-a) - expm1(-b), 1.0) / total)
     return log(width) + where(crosses, crossed, kept)
@@ -258,7 +264,7 @@ def _log_cell_mass(left: Any, right: Any, width: np.ndarray) -> Any:
 
 def _draw_within(rng: np.random.Generator, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Draw a position in [0, 1] with density ∝ exp(-|g|), g running from left to right."""
-    crosses, a, b = left * right < 0, np.abs(left), np.abs(right)
+    crosses, a, b = np.sign(left) * np.sign(right) < 0, np.abs(left), np.abs(right)
     zero = np.where(crosses, left / np.where(left == right, 1.0, left - right), 0.0)
     masses = -np.expm1(-a), -np.expm1(-b)
     first = rng.random(left.shape) * (masses[0] + masses[1]) < masses[0]

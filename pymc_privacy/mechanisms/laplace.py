@@ -10,13 +10,15 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_privacy.accounting import Neighbours, PureDP
+from pymc_privacy.arguments import generator
 from pymc_privacy.mechanisms.base import (
     AdditiveMechanism,
     Scale,
     integer_statistic,
     need_sensitivity,
-    positive,
+    real_statistic,
     resolve_scale,
+    settle,
 )
 from pymc_privacy.mechanisms.engines import ceil, exp, expm1, log, log1p, where
 
@@ -64,10 +66,10 @@ def discrete_laplace_interval(lower, upper, statistic, scale, log_normalizer):
 
 def _settle(mechanism: Laplace | DiscreteLaplace) -> None:
     """Turn what was given into a scale, and state the guarantee once to have it checked."""
+    settle(mechanism, "epsilon", "sensitivity")
     calibrated = None
     if mechanism.epsilon is not None:
-        sensitivity = need_sensitivity("epsilon", mechanism.sensitivity)
-        calibrated = sensitivity / positive("epsilon", mechanism.epsilon, "the privacy loss")
+        calibrated = need_sensitivity("epsilon", mechanism.sensitivity) / mechanism.epsilon
     scale = resolve_scale(mechanism.scale, calibrated, how=_HOW)
     object.__setattr__(mechanism, "scale", scale)
     _laplace_guarantee(mechanism)
@@ -77,8 +79,7 @@ def _laplace_guarantee(mechanism: Laplace | DiscreteLaplace) -> PureDP | None:
     """Bound the log ratio by sum_j |D_j| / b_j <= sensitivity / min_j b_j."""
     if mechanism.sensitivity is None:
         return None
-    sensitivity = need_sensitivity("scale", mechanism.sensitivity)
-    epsilon = mechanism.epsilon or sensitivity / float(np.min(mechanism.scale))
+    epsilon = mechanism.epsilon or mechanism.sensitivity / float(np.min(mechanism.scale))
     return PureDP(epsilon, neighbours=mechanism.neighbours)
 
 
@@ -135,7 +136,8 @@ class Laplace(AdditiveMechanism):
 
     def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
         """Draw a release; seedable, in floating point, and so not to be published."""
-        return np.asarray(rng.laplace(statistic, self.scale))
+        statistic = real_statistic(statistic, self.scale)
+        return np.asarray(generator("rng", rng).laplace(statistic, self.scale))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +178,7 @@ class DiscreteLaplace(AdditiveMechanism):
 
     def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
         """Draw a release as the difference of two geometric variables; not to be published."""
-        statistic = integer_statistic(statistic)
-        shape = np.broadcast_shapes(statistic.shape, np.shape(self.scale))
+        statistic, rng = integer_statistic(statistic, self.scale), generator("rng", rng)
         stop = -np.expm1(-1 / np.asarray(self.scale))
+        shape = statistic.shape
         return statistic + rng.geometric(stop, shape) - rng.geometric(stop, shape)

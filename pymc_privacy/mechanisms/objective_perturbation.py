@@ -10,10 +10,24 @@ import numpy as np
 from scipy import special
 
 from pymc_privacy.accounting import Neighbours, PureDP
+from pymc_privacy.arguments import generator, probability, reals
 from pymc_privacy.errors import MechanismError
-from pymc_privacy.mechanisms.base import Mechanism, Shape, positive
-from pymc_privacy.mechanisms.engines import exp, log, log_determinant, numeric, stack, where
+from pymc_privacy.mechanisms.base import Mechanism, Shape, measured, settle
+from pymc_privacy.mechanisms.engines import (
+    exp,
+    is_tensor,
+    log,
+    log_determinant,
+    numeric,
+    stack,
+    where,
+)
 
+_MEANINGS = {
+    "bound": "the largest norm of a record's covariates",
+    "scale": "beta, the scale of b",
+    "ridge": "gamma, of the ridge",
+}
 _MOST_STEPS = 200
 
 
@@ -77,26 +91,27 @@ class ObjectivePerturbation(Mechanism):
     neighbours: Neighbours | None = "replace_one"
 
     def __post_init__(self) -> None:
-        if self.neighbours not in ("replace_one", None):
+        settle(self, "epsilon")
+        if self.neighbours == "add_remove":
             raise MechanismError(
                 "Objective perturbation is analysed for the replacement of a record; "
                 f"got neighbours={self.neighbours!r}."
             )
-        if not 0 < self.share < 1:
-            raise MechanismError(
-                "share must be a number in (0, 1), the part of epsilon that the noise is given; "
-                f"got {self.share!r}."
-            )
+        why: Any = {"meaning": "the part of epsilon that the noise is given"}
+        share = probability("share", self.share, **why, error=MechanismError)
+        object.__setattr__(self, "share", share)
+        for name, meaning in _MEANINGS.items():
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, measured(name, getattr(self, name), meaning))
         if self.epsilon is not None:
-            self._calibrate(positive("epsilon", self.epsilon, "the privacy loss"))
-        for name, meaning in (("scale", "beta, the scale of b"), ("ridge", "gamma, of the ridge")):
-            value = getattr(self, name)
-            if value is None:
+            self._calibrate(self.epsilon)
+        for name in ("scale", "ridge"):
+            if getattr(self, name) is None:
                 raise MechanismError(
                     "Objective perturbation needs epsilon= and bound=, or scale= and ridge=; "
                     f"got no {name}."
                 )
-            object.__setattr__(self, name, positive(name, value, meaning))
+            measured(name, getattr(self, name), _MEANINGS[name])
 
     def _calibrate(self, epsilon: float) -> None:
         if self.bound is None:
@@ -104,9 +119,9 @@ class ObjectivePerturbation(Mechanism):
                 "epsilon= needs bound= (the largest norm of a record's covariates), because noise "
                 "and ridge are calibrated to it; got no bound."
             )
-        bound = positive("bound", self.bound, "the largest norm of a record's covariates")
-        scale = 2 * bound / (self.share * epsilon)
-        least = bound**2 / (4 * math.expm1((1 - self.share) * epsilon))
+        scale = 2 * self.bound / (self.share * epsilon)
+        # Beyond e^700 the exact ridge is no float, and this one is larger than needed.
+        least = self.bound**2 / (4 * math.expm1(min((1 - self.share) * epsilon, 700.0)))
         if self.scale is not None and not math.isclose(self.scale, scale, rel_tol=1e-9):
             raise MechanismError(
                 "scale= and epsilon= must describe the same noise; got scale="
@@ -125,8 +140,8 @@ class ObjectivePerturbation(Mechanism):
         """Promise 2 R / beta + log(1 + R² / 4 gamma), or the epsilon it was calibrated for."""
         if self.bound is None:
             return None
-        bound = positive("bound", self.bound, "the largest norm of a record's covariates")
-        epsilon = self.epsilon or (2 * bound / self.scale + math.log1p(bound**2 / (4 * self.ridge)))
+        determinant = math.log1p(self.bound**2 / (4 * self.ridge))
+        epsilon = self.epsilon or 2 * self.bound / self.scale + determinant
         return PureDP(epsilon, neighbours=self.neighbours)
 
     def contributions(self, release: Any, x: Any, y: Any) -> Any:
@@ -149,11 +164,19 @@ class ObjectivePerturbation(Mechanism):
         >>> mechanism.contributions([0.0], np.array([[0.8]]), np.array([1])).round(2).tolist()
         [[-0.4, 0.16]]
         """
-        s, x, y = np.asarray(release, dtype=np.float64), numeric(x), numeric(y)
-        if s.ndim != 1 or not np.all(np.isfinite(s)):
+        said: Any = {
+            "wanted": "a vector of finite coefficients",
+            "meaning": "contributions are evaluated there",
+            "error": MechanismError,
+        }
+        s = reals("release", release, shapes=[("p",)], **said)
+        x, y = numeric(x), numeric(y)
+        known = not is_tensor(x) and not is_tensor(y)
+        fits = x.ndim == 2 and (is_tensor(x) or x.shape[1] == s.size) and s.size
+        if not fits or y.ndim > 1 or (known and y.shape not in ((), x.shape[:1])):
             raise MechanismError(
-                "The release must be a vector of finite coefficients, because contributions are "
-                f"evaluated there; got {release!r}."
+                f"x must have shape (n, {s.size}), one column for each coefficient, and y shape "
+                f"(n,); got {x.ndim} and {y.ndim} axes."
             )
         columns = [x[:, j] for j in range(s.size)]
         p = 1 / (1 + exp(-sum(c * value for c, value in zip(columns, s, strict=True))))
@@ -175,7 +198,16 @@ class ObjectivePerturbation(Mechanism):
             Total gradient and Hessian at s, as `contributions` orders them.
         """
         release, statistic = numeric(release), numeric(statistic)
+        if release.ndim != 1 or statistic.ndim != 1:
+            raise MechanismError(
+                "release and statistic must be vectors, p coefficients and the totals that belong "
+                f"to them; got {release.ndim} and {statistic.ndim} axes."
+            )
         p = _dimension(statistic.type.shape if hasattr(statistic, "type") else statistic.shape)
+        if isinstance(release, np.ndarray) and len(release) != p:
+            raise MechanismError(
+                f"release must be {p} coefficients, as the gradient has; got {len(release)}."
+            )
         noise = statistic[:p] + self.ridge * release[:p]
         square = (noise * noise).sum()
         # At zero the norm has no derivative, and no release is there.
@@ -210,8 +242,10 @@ class ObjectivePerturbation(Mechanism):
         >>> mechanism.simulate(np.random.default_rng(1), records).shape
         (2,)
         """
-        records = np.asarray(statistic, dtype=np.float64)
-        if records.ndim < 2 or not np.all(np.isin(records[..., -1], (0, 1))):
+        rng = generator("rng", rng)
+        records = reals("records", statistic, flags=True, error=MechanismError)
+        table = records.ndim >= 2 and records.shape[-1] >= 2
+        if not table or not np.all(np.isin(records[..., -1], (0, 1))):
             raise MechanismError(
                 "Drawing a release of ObjectivePerturbation needs the records themselves, of shape "
                 "(n, p + 1), the last column 0 or 1, because contributions belong to one release; "
@@ -263,15 +297,33 @@ def _minimum(x: np.ndarray, y: np.ndarray, b: np.ndarray, ridge: float) -> np.nd
         loss = np.logaddexp(0, t) - y * t
         return t, loss.sum(-1) + 0.5 * ridge * (s * s).sum(-1) + (b * s).sum(-1)
 
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = _newton(at, x, y, b, ridge)
+    if found is None:
+        raise MechanismError(
+            "The perturbed loss must have a minimum that can be found; it was not found after "
+            f"{_MOST_STEPS} steps of Newton's method, for covariates up to {np.abs(x).max():g}."
+        )
+    return found
+
+
+def _newton(at: Any, x: np.ndarray, y: np.ndarray, b: np.ndarray, ridge: float) -> Any:
+    """Return the minimum, or None where it is not reached."""
     s = np.zeros(b.shape)
     t, now = at(s)
     for _ in range(_MOST_STEPS):
+        if not np.all(np.isfinite(now)):
+            return None
         p = special.expit(t)
         slope = np.einsum("...np,...n->...p", x, p - y) + ridge * s + b
         if np.all(np.abs(slope) < 1e-10 * (1 + np.abs(b))):
             return s
         hessian = np.einsum("...n,...np,...nq->...pq", p * (1 - p), x, x)
-        step = -np.linalg.solve(hessian + ridge * np.eye(b.shape[-1]), slope[..., None])[..., 0]
+        try:
+            inverse = np.linalg.solve(hessian + ridge * np.eye(b.shape[-1]), slope[..., None])
+        except np.linalg.LinAlgError:
+            return None
+        step = -inverse[..., 0]
         decrease = (slope * step).sum(-1)
         length = np.ones(now.shape)
         for _ in range(40):
@@ -281,7 +333,4 @@ def _minimum(x: np.ndarray, y: np.ndarray, b: np.ndarray, ridge: float) -> np.nd
                 break
             length = np.where(worse, length / 2, length)
         s, now = s + length[..., None] * step, then
-    raise MechanismError(
-        "The perturbed loss must have a minimum that can be found; it was not found after "
-        f"{_MOST_STEPS} steps of Newton's method, for covariates up to {np.abs(x).max():g}."
-    )
+    return None

@@ -7,7 +7,6 @@ probability the mechanism inside gives.
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_privacy.accounting import Guarantee
+from pymc_privacy.arguments import real, refusal, shown
 from pymc_privacy.errors import MechanismError
 from pymc_privacy.mechanisms.base import (
     UNBOUNDED,
@@ -25,11 +25,13 @@ from pymc_privacy.mechanisms.base import (
     CoordinateMechanism,
     Scale,
     Shape,
-    positive,
+    beside,
+    measured,
 )
-from pymc_privacy.mechanisms.engines import ceil, numeric, where
+from pymc_privacy.mechanisms.engines import ceil, where
 
 Formula = Callable[..., Any]
+_FURTHEST = 1e-5 * UNBOUNDED
 
 
 class PostProcessed(CoordinateMechanism):
@@ -74,7 +76,8 @@ class PostProcessed(CoordinateMechanism):
 
     def log_density(self, release: Any, statistic: Any) -> Any:
         """Return the log density or probability of each coordinate of what was published."""
-        return self.formula(numeric(release), numeric(statistic), *self.parameters)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.formula(*beside(release, statistic, *self.parameters))
 
     def release_shape(self, statistic: Shape) -> Shape:
         """Return that of the mechanism inside."""
@@ -96,8 +99,21 @@ def _check_inside(mechanism: Any, what: str) -> None:
     ):
         raise MechanismError(
             "The first argument must be a mechanism that adds noise, such as Laplace(scale=1.0), "
-            f"because the probability of an interval is needed; got {mechanism!r}."
+            f"because the probability of an interval is needed; got {shown(mechanism)}."
         )
+    if np.max(mechanism.scale) > _FURTHEST:
+        raise MechanismError(
+            f"scale must be at most {_FURTHEST:g} of noise that is {what} (further away is as good "
+            f"as infinitely far); got {shown(mechanism)}."
+        )
+
+
+def _near(name: str, value: Any) -> float:
+    """Return a number that is nearer than what stands for infinity."""
+    number = real(name, value, error=MechanismError)
+    if abs(number) > _FURTHEST:
+        raise refusal(name, f"at most {_FURTHEST:g} in size", value, error=MechanismError)
+    return number
 
 
 def _step(mechanism: AdditiveMechanism | PostProcessed) -> float:
@@ -109,16 +125,6 @@ def _on_grid(value: np.ndarray | float, step: float) -> Any:
     if step == 0:
         return np.full(np.shape(value), True)
     return np.abs(np.asarray(value) / step - np.rint(np.asarray(value) / step)) < 1e-6
-
-
-def _finite(name: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise MechanismError(f"{name} must be a finite number; got {value!r}.")
-    return number
 
 
 @cache
@@ -175,7 +181,7 @@ class Clamped(PostProcessed):
             raise MechanismError("A clamped release needs lower=, upper=, or both; got neither.")
         for name in ("lower", "upper"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, _finite(name, getattr(self, name)))
+                object.__setattr__(self, name, _near(name, getattr(self, name)))
                 if not _on_grid(getattr(self, name), _step(self.mechanism)):
                     raise MechanismError(
                         f"{name} must be a multiple of {_step(self.mechanism):g}, as releases are; "
@@ -263,7 +269,8 @@ class Rounded(PostProcessed):
 
     def __post_init__(self) -> None:
         _check_inside(self.mechanism, "rounded")
-        object.__setattr__(self, "to", positive("to", self.to, "what was rounded to"))
+        to = measured("to", self.to, "what was rounded to")
+        object.__setattr__(self, "to", _near("to", to))
 
     @property
     def laws(self) -> tuple[Formula, Formula]:
@@ -340,7 +347,7 @@ class Suppressed(PostProcessed):
 
     def __post_init__(self) -> None:
         _check_inside(self.mechanism, "suppressed")
-        object.__setattr__(self, "below", _finite("below", self.below))
+        object.__setattr__(self, "below", _near("below", self.below))
 
     @property
     def laws(self) -> tuple[Formula, Formula]:

@@ -10,9 +10,12 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_privacy.accounting import Neighbours, PureDP
+from pymc_privacy.arguments import generator, integer, integers, real, refusal
 from pymc_privacy.errors import MechanismError
-from pymc_privacy.mechanisms.base import CoordinateMechanism, Shape, integer_statistic, positive
-from pymc_privacy.mechanisms.engines import equal, numeric, where
+from pymc_privacy.mechanisms.base import CoordinateMechanism, Shape, beside, settle
+from pymc_privacy.mechanisms.engines import equal, where
+
+_MOST = 2**31  # answers: all differ as floats, and as integers of any machine
 
 
 @register_jitable
@@ -46,8 +49,8 @@ class RandomizedResponse(CoordinateMechanism):
         truly or at random, a random answer that happens to be true counts.
     categories : int, default 2
         k, the number of possible answers.
-    neighbours : {"replace_one", "add_remove"}, default "replace_one"
-        Another answer of the same person.
+    neighbours : {"replace_one"}, default "replace_one"
+        Another answer of the same person. The number of answers is public.
 
     Examples
     --------
@@ -67,21 +70,26 @@ class RandomizedResponse(CoordinateMechanism):
     neighbours: Neighbours | None = "replace_one"
 
     def __post_init__(self) -> None:
-        k = self.categories
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 2:
+        said: Any = {"meaning": "the number of possible answers", "error": MechanismError}
+        k = integer("categories", self.categories, least=2, **said)
+        if k > _MOST:
+            raise refusal("categories", f"an integer from 2 to {_MOST}", k, **said)
+        object.__setattr__(self, "categories", k)
+        settle(self, "epsilon")
+        if self.neighbours == "add_remove":
             raise MechanismError(
-                f"categories must be an integer >= 2, the number of possible answers; got {k!r}."
+                'neighbours must be "replace_one" or None (the number of answers is public, so '
+                "that a record which is added or removed shows); got 'add_remove'."
             )
-        object.__setattr__(self, "categories", int(k))
         if (self.epsilon is None) == (self.keep_probability is None):
             raise MechanismError(
                 "Randomized response needs epsilon= or keep_probability=, one of the two, because "
                 f"each follows from the other; got {'neither' if self.epsilon is None else 'both'}."
             )
         if self.epsilon is not None:
-            odds = math.exp(-positive("epsilon", self.epsilon, "the privacy loss of each record"))
+            odds = math.exp(-self.epsilon)
             object.__setattr__(self, "keep_probability", 1 / (1 + (k - 1) * odds))
-        keep = positive("keep_probability", self.keep_probability, "that an answer is true")
+        keep = real("keep_probability", self.keep_probability, above=0, error=MechanismError)
         if keep >= 1 or math.isclose(keep, 1 / k, rel_tol=1e-12):
             raise MechanismError(
                 "keep_probability must be a number in (0, 1) other than 1 / categories (then a "
@@ -104,16 +112,15 @@ class RandomizedResponse(CoordinateMechanism):
 
     def log_density(self, release: Any, statistic: Any) -> Any:
         """Return the log probability of each record's release."""
-        return self.formula(numeric(release), numeric(statistic), *self.parameters)
+        release, statistic = beside(release, statistic)
+        return self.formula(release, statistic, *self.parameters)
 
     def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
         """Draw a release for every entry; seedable, and so not to be published."""
-        truth = integer_statistic(statistic)
-        if np.any((truth < 0) | (truth >= self.categories)):
-            raise MechanismError(
-                f"Every record must be one of 0, …, {self.categories - 1}, because there are "
-                f"{self.categories} categories; got {statistic!r}."
-            )
+        rng = generator("rng", rng)
+        last = self.categories - 1
+        said: Any = {"wanted": f"one of 0, …, {last}", "error": MechanismError}
+        truth = integers("Every record", statistic, least=0, most=last, flags=True, **said)
         lies = rng.random(truth.shape) >= self.keep_probability
         # A shift by 1, …, k - 1 reaches each of the other answers once.
         shift = rng.integers(1, self.categories, truth.shape)

@@ -10,10 +10,11 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_privacy.accounting import ApproximateDP, Neighbours
+from pymc_privacy.arguments import generator
 from pymc_privacy.errors import MechanismError
-from pymc_privacy.mechanisms.base import AdditiveMechanism, positive
+from pymc_privacy.mechanisms.base import AdditiveMechanism, real_statistic, settle_all
 from pymc_privacy.mechanisms.engines import where
-from pymc_privacy.mechanisms.laplace import laplace_interval
+from pymc_privacy.mechanisms.laplace import LOG_TWO, laplace_interval
 
 
 @register_jitable
@@ -74,12 +75,7 @@ class TruncatedLaplace(AdditiveMechanism):
     neighbours: Neighbours | None = None
 
     def __post_init__(self) -> None:
-        for name, meaning in (
-            ("epsilon", "the privacy loss"),
-            ("delta", "the probability allowed to escape the bound epsilon"),
-            ("sensitivity", "how far one record can move the statistic"),
-        ):
-            object.__setattr__(self, name, positive(name, getattr(self, name), meaning))
+        settle_all(self, "epsilon", "delta", "sensitivity")
         if self.delta >= 0.5:
             raise MechanismError(
                 "delta must be below 1/2 (else the noise reaches less far than the sensitivity); "
@@ -94,7 +90,9 @@ class TruncatedLaplace(AdditiveMechanism):
     @property
     def bound(self) -> float:
         """Return A, which the noise never exceeds."""
-        return self.scale * math.log1p(math.expm1(self.epsilon) / (2 * self.delta))
+        # log(1 + e^a) with a = log((e^epsilon - 1) / (2 delta)), which may be no float itself.
+        a = self.epsilon + math.log(-math.expm1(-self.epsilon)) - math.log(self.delta) - LOG_TWO
+        return self.scale * float(np.logaddexp(0.0, a))
 
     @property
     def parameters(self) -> tuple[float, float, float]:
@@ -109,7 +107,7 @@ class TruncatedLaplace(AdditiveMechanism):
 
     def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
         """Draw a release; seedable, in floating point, and so not to be published."""
-        statistic = np.asarray(statistic, dtype=np.float64)
+        statistic, rng = real_statistic(statistic), generator("rng", rng)
         held = -math.expm1(-self.bound / self.scale)
         size = -self.scale * np.log1p(-held * rng.random(statistic.shape))
         return statistic + np.where(rng.random(statistic.shape) < 0.5, size, -size)

@@ -10,8 +10,15 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_privacy.accounting import ApproximateDP, Guarantee, Neighbours, PureDP
+from pymc_privacy.arguments import generator, probability
 from pymc_privacy.errors import MechanismError
-from pymc_privacy.mechanisms.base import AdditiveMechanism, Shape, positive
+from pymc_privacy.mechanisms.base import (
+    MEANINGS,
+    AdditiveMechanism,
+    Shape,
+    real_statistic,
+    settle_all,
+)
 from pymc_privacy.mechanisms.engines import ceil, exp, log, where
 
 
@@ -95,18 +102,9 @@ class Tulap(AdditiveMechanism):
     neighbours: Neighbours | None = None
 
     def __post_init__(self) -> None:
-        for name, meaning in (
-            ("epsilon", "the privacy loss"),
-            ("sensitivity", "how far one record can move the statistic"),
-        ):
-            object.__setattr__(self, name, positive(name, getattr(self, name), meaning))
-        delta = self.delta
-        if not (isinstance(delta, int | float | np.number) and 0 <= delta < 1):
-            raise MechanismError(
-                "delta must be a number in [0, 1) (the probability allowed to escape the bound "
-                f"epsilon); got {delta!r}."
-            )
-        object.__setattr__(self, "delta", float(delta))
+        settle_all(self, "epsilon", "sensitivity")
+        said: Any = {"meaning": MEANINGS["delta"], "error": MechanismError}
+        object.__setattr__(self, "delta", probability("delta", self.delta, zero=True, **said))
 
     @property
     def scale(self) -> float:  # type: ignore[override]
@@ -122,26 +120,24 @@ class Tulap(AdditiveMechanism):
     @property
     def bound(self) -> float:
         """Return how far the noise reaches: the upper f / 2 quantile, or beyond all numbers."""
-        if self.left_out == 0:
+        q, lost = math.exp(-self.epsilon), -math.expm1(-self.epsilon)
+        if self.delta * q * (1 + q) == 0:
             return math.inf
-        q, tail = math.exp(-self.epsilon), self.left_out / 2
-        # P(N > k - 1/2) = q^k / (1 + q): the last k where it is still above the tail, and from
-        # there on P(N > x) falls in proportion to x.
-        k = max(math.floor(-math.log(tail * (1 + q)) / self.epsilon), 0)
-        start = q**k / (1 + q)
-        return self.sensitivity * (k - 0.5 + (start - tail) / (start * (1 - q)))
+        # P(N > k - 1/2) = q^k / (1 + q): the last k where it is still above the tail f / 2, and
+        # from there on P(N > x) falls in proportion to x. With 1 - q small, 1 / (f (1 + q) / 2)
+        # is 1 + (1 - q) (1 + delta q) / (delta q (1 + q)), from which nothing cancels.
+        depth = math.log1p(lost * (1 + self.delta * q) / (self.delta * q * (1 + q)))
+        k = max(math.floor(depth / self.epsilon), 0)
+        return self.sensitivity * (k - 0.5 - math.expm1(k * self.epsilon - depth) / lost)
 
     @property
     def parameters(self) -> tuple[float, float, float, float]:
         """Return D, epsilon, the bound and the log of the normaliser."""
-        q = math.exp(-self.epsilon)
-        untruncated = math.log(self.sensitivity) + math.log1p(q) - math.log1p(-q)
-        return (
-            self.sensitivity,
-            self.epsilon,
-            min(self.bound, 1e30),
-            untruncated + math.log1p(-self.left_out),
-        )
+        q, lost = math.exp(-self.epsilon), -math.expm1(-self.epsilon)
+        # log (1 - f) - log (1 - q), in which a small 1 - q cancels.
+        held = -math.log(lost + 2 * self.delta * q)
+        log_normalizer = math.log(self.sensitivity) + math.log1p(q) + held
+        return self.sensitivity, self.epsilon, min(self.bound, 1e30), log_normalizer
 
     @property
     def guarantee(self) -> Guarantee:
@@ -152,15 +148,24 @@ class Tulap(AdditiveMechanism):
 
     def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
         """Draw a release; seedable, in floating point, and so not to be published."""
-        statistic = np.asarray(statistic, dtype=np.float64)
+        statistic, rng = real_statistic(statistic), generator("rng", rng)
         noise = np.empty(statistic.size)
         todo = np.arange(noise.size)
-        stop = -math.expm1(-self.epsilon)
         while todo.size:
-            draw = rng.geometric(stop, todo.size) - rng.geometric(stop, todo.size)
-            noise[todo] = self.sensitivity * (draw + rng.random(todo.size) - 0.5)
-            todo = todo[np.abs(noise[todo]) > self.bound]
+            noise[todo], taken = self._propose(rng, todo.size)
+            todo = todo[~taken]
         return statistic + noise.reshape(statistic.shape)
+
+    def _propose(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Propose noise without its bound, or evenly within it where few of that would be taken."""
+        if self.epsilon * self.bound < self.sensitivity:
+            noise = self.bound * (2 * rng.random(count) - 1)
+            steps = np.ceil(np.abs(noise) / self.sensitivity - 0.5)
+            return noise, rng.random(count) < np.exp(-self.epsilon * steps)
+        stop = -math.expm1(-self.epsilon)
+        draw = rng.geometric(stop, count).astype(float) - rng.geometric(stop, count)
+        noise = self.sensitivity * (draw + rng.random(count) - 0.5)
+        return noise, np.abs(noise) <= self.bound
 
     def release_shape(self, statistic: Shape) -> Shape:
         """Return (), for a single number."""

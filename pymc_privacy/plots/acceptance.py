@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from pymc_privacy.arguments import positive, reals, refusal
 from pymc_privacy.errors import PlotError
-from pymc_privacy.plots.canvas import BLUE, ORANGE, group_of, new_axes, tidy
+from pymc_privacy.plots.canvas import BLUE, ORANGE, axis_for, group_of, tidy
 
 AVERAGE, SMALLEST = "record_sweep_accept", "record_sweep_accept_min"
 
@@ -45,16 +46,24 @@ def plot_acceptance(runs: Mapping[float, Any], *, axis: Any = None) -> Any:
     >>> [text.get_text() for text in axis.get_legend().get_texts()]
     ['exp(-epsilon), the bound', 'average of all records', 'smallest ever met']
     """
-    axis = new_axes()[0] if axis is None else axis
-    points = [(float(e), *pair) for e, run in runs.items() for pair in _pairs(run)]
-    if not points or min(point[0] for point in points) <= 0:
-        raise PlotError(f"runs must be by epsilon > 0, and at least one; got {list(runs)}.")
-    epsilons, average, smallest = np.array(points).T
-    low, high = epsilons.min(), epsilons.max()
+    if not isinstance(runs, Mapping):
+        raise refusal("runs", "a mapping of epsilons to posteriors", runs, error=PlotError)
+    why: Any = {"meaning": "runs are by epsilon > 0", "error": PlotError}
+    epsilons = [positive("The key of a run", e, **why) for e in runs]
+    points = [
+        (e, *pair) for e, run in zip(epsilons, runs.values(), strict=True) for pair in _pairs(run)
+    ]
+    if not points:
+        raise PlotError("runs must be by epsilon > 0, and at least one; got none.")
+    if not 1e-100 < min(epsilons) <= max(epsilons) < 1e100:
+        raise PlotError("Epsilons of runs must be from 1e-100 to 1e100 to be drawn.")
+    axis = axis_for(axis)
+    by, average, smallest = np.array(points).T
+    low, high = by.min(), by.max()
     grid = np.geomspace(low / 1.5, high * 1.5, 200)
     axis.plot(grid, np.exp(-grid), color="black", lw=1.2, label="exp(-epsilon), the bound")
-    axis.plot(epsilons, average, "o", color=BLUE, alpha=0.6, ms=5, label="average of all records")
-    axis.plot(epsilons, smallest, "s", color=ORANGE, alpha=0.6, ms=5, label="smallest ever met")
+    axis.plot(by, average, "o", color=BLUE, alpha=0.6, ms=5, label="average of all records")
+    axis.plot(by, smallest, "s", color=ORANGE, alpha=0.6, ms=5, label="smallest ever met")
     axis.set(xlabel="epsilon", ylabel="acceptance probability", ylim=(0, 1.05))
     if high / low > 5:
         axis.set_xscale("log")
@@ -68,8 +77,8 @@ def _pairs(run: Any) -> list[tuple[float, float]]:
     if isinstance(run, list):
         return [pair for entry in run for pair in _pairs(entry)]
     if isinstance(run, tuple | np.ndarray):
-        average, smallest = run
-        return [(float(average), float(smallest))]
+        pair = reals("acceptance", run, shapes=[(2,)], least=0, most=1, error=PlotError)
+        return [(float(pair[0]), float(pair[1]))]
     statistics = group_of(run, "sample_stats")
     if AVERAGE not in statistics or SMALLEST not in statistics:
         raise PlotError(

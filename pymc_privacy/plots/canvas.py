@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from scipy.stats import gaussian_kde
 
+from pymc_privacy.arguments import names as checked_names
+from pymc_privacy.arguments import probability, refusal
 from pymc_privacy.errors import PlotError
 
 # Colours of Okabe and Ito, which colour-blind readers can tell apart.
@@ -38,15 +40,33 @@ def axes_for(panels: int, axes: Any) -> np.ndarray:
     """Return the axes that came, if there are as many as needed; new ones by default."""
     if axes is None:
         return new_axes(panels)
-    given = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
+    try:
+        given = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
+    except Exception:  # of a class of the caller's, which can raise anything
+        given = np.array([None])
+    for one in given:
+        checked_axis(one, "axes")
     if len(given) != panels:
         raise PlotError(f"axes must be one for each of {panels} panels; got {len(given)}.")
     return given
 
 
+def axis_for(axis: Any) -> Any:
+    """Return the axes that came, or new ones by default."""
+    return new_axes()[0] if axis is None else checked_axis(axis, "axis")
+
+
+def checked_axis(axis: Any, name: str) -> Any:
+    """Return axes of Matplotlib, which can be drawn on."""
+    if not (hasattr(axis, "axvline") and hasattr(axis, "get_xaxis_transform")):
+        raise refusal(name, "axes of Matplotlib", axis, error=PlotError)
+    return axis
+
+
 def group_of(tree: Any, *names: str) -> Any:
     """Return the first of some groups that a tree has."""
     groups = getattr(tree, "children", {})
+    groups = groups if isinstance(groups, Mapping) else {}
     for name in names:
         if name in groups:
             return tree[name].dataset
@@ -59,8 +79,7 @@ def group_of(tree: Any, *names: str) -> Any:
 def chosen(dataset: Any, var_names: str | Iterable[str] | None) -> list[str]:
     """Return names of variables, all of them by default."""
     present = [str(name) for name in dataset.data_vars]
-    wanted = present if var_names is None else var_names
-    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    names = present if var_names is None else checked_names("var_names", var_names, error=PlotError)
     missing = [name for name in names if name not in present]
     if missing or not names:
         raise PlotError(
@@ -72,6 +91,13 @@ def chosen(dataset: Any, var_names: str | Iterable[str] | None) -> list[str]:
 
 def draws_of(variable: Any) -> np.ndarray:
     """Return an array of (draws, …), chains joined."""
+    if not {"chain", "draw"} <= set(variable.dims) or variable.dtype.kind not in "iufb":
+        raise PlotError(
+            f"Draws must be numbers by chain and draw; got {variable.name} of type "
+            f"{variable.dtype} by {', '.join(map(str, variable.dims)) or 'nothing'}."
+        )
+    if variable.sizes["chain"] * variable.sizes["draw"] == 0:
+        raise PlotError(f"There must be a draw or more; got none of {variable.name}.")
     values = variable.transpose("chain", "draw", ...).values
     return values.reshape(-1, *values.shape[2:])
 
@@ -97,8 +123,7 @@ def scalars(dataset: Any, var_names: str | Iterable[str] | None) -> dict[str, np
 
 def interval_of(draws: np.ndarray, ci_prob: float) -> tuple[float, float]:
     """Return the equal-tailed interval."""
-    if not 0 < ci_prob < 1:
-        raise PlotError(f"ci_prob must be a probability between 0 and 1; got {ci_prob}.")
+    ci_prob = probability("ci_prob", ci_prob, error=PlotError)
     low, high = np.quantile(draws, [(1 - ci_prob) / 2, (1 + ci_prob) / 2])
     return float(low), float(high)
 

@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from pymc_privacy.plots.canvas import BLUE, GREEN, ORANGE, PALE, new_axes, tidy
+from pymc_privacy.arguments import instance, reals
+from pymc_privacy.errors import PlotError
+from pymc_privacy.plots.canvas import BLUE, GREEN, ORANGE, PALE, axis_for, tidy
 from pymc_privacy.results import posterior_draws
 from pymc_privacy.sanitize import PrivateInterval
 
+_FAR = 1e100  # beyond which an axis has no ticks
 _COLOURS = {"proven": BLUE, "conditional": GREEN, "nominal": ORANGE}
 
 
@@ -40,11 +43,17 @@ def plot_interval(interval: PrivateInterval, draws_or_idata: Any, *, axis: Any =
     >>> axis.get_title()
     'CONFIDENTIAL: shows the posterior given the records'
     """
-    axis = new_axes()[0] if axis is None else axis
+    kind = PrivateInterval
+    interval = instance("interval", interval, kind, "a PrivateInterval", error=PlotError)
     if isinstance(draws_or_idata, np.ndarray | list | tuple):
-        draws = np.asarray(draws_or_idata, dtype=float).ravel()
+        said: Any = {"least": -_FAR, "most": _FAR, "confidential": True, "error": PlotError}
+        shapes = [("n",), ("chains", "n")]
+        draws = reals("draws", draws_or_idata, shapes=shapes, **said).ravel()
     else:
         draws = posterior_draws(draws_or_idata, [interval.name])[interval.name]
+    if not draws.size:
+        raise PlotError("There must be a draw or more; got none.")
+    axis = axis_for(axis)
     colour = _COLOURS[interval.label]
     axis.hist(draws, bins="fd", density=True, color=PALE, label="posterior given the records")
     ends = sorted((interval.lower, interval.upper))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pymc_privacy.arguments import probability, reals, refusal
 from pymc_privacy.errors import PlotError
 from pymc_privacy.plots.canvas import (
     COLOURS,
@@ -66,8 +67,12 @@ def plot_posteriors(
     """
     # A tree is a mapping, too.
     trees = {"posterior": posteriors} if hasattr(posteriors, "children") else posteriors
+    if not isinstance(trees, Mapping):
+        wanted = "a DataTree, or a mapping of labels to them"
+        raise refusal("posteriors", wanted, posteriors, error=PlotError)
+    ci_prob = probability("ci_prob", ci_prob, error=PlotError)
     laws = _common(trees, var_names)
-    true_values = _true_values(truth or {})
+    true_values = {} if truth is None else _true_values(truth)
     first = next(iter(laws.values()))
     axes = axes_for(len(first), axes)
     taken = {COLOURS[label] for label in laws if label in COLOURS}
@@ -100,9 +105,11 @@ def _common(trees: Mapping[str, Any], var_names: Any) -> dict[str, dict[str, np.
 
 
 def _true_values(truth: Mapping[str, Any]) -> dict[str, float]:
+    if not isinstance(truth, Mapping):
+        raise refusal("truth", "a mapping of names to values", truth, error=PlotError)
     found: dict[str, np.ndarray] = {}
     for name, value in truth.items():
-        found |= coordinates(name, np.asarray(value, dtype=float)[None])
+        found |= coordinates(str(name), reals(f"truth of {name}", value, error=PlotError)[None])
     return {name: float(value[0]) for name, value in found.items()}
 
 

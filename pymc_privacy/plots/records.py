@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pymc_privacy.arguments import integer, reals, refusal, text
 from pymc_privacy.errors import PlotError
 from pymc_privacy.plots.canvas import BLUE, axes_for, chosen, draws_of, group_of, tidy
 
@@ -68,16 +69,22 @@ def plot_records(
         raise PlotError(
             f"{error} Records are stored by `sample` with keep_records=True alone."
         ) from None
-    truths = confidential or {}
+    databases = integer("databases", databases, least=1, error=PlotError)
+    truths = {} if confidential is None else _truths(confidential)
     panels = {
-        key: (rows, None if name not in truths else np.asarray(truths[name]))
+        key: (rows, truths.get(name))
         for name in names
         for key, rows in _columns(name, draws_of(posterior[name])).items()
     }
-    sizes = draws_of(posterior[chosen(posterior, size)[0]]) if size is not None else None
+    sizes = None
+    if size is not None:
+        [size] = chosen(posterior, text("size", size, error=PlotError))
+        sizes = draws_of(posterior[size])
+        if sizes.ndim != 1 or sizes.dtype.kind not in "iu":
+            raise PlotError(f"size must be one integer of the posterior; got {size}.")
     axes = axes_for(len(panels), axes)
     for axis, (label, (rows, truth)) in zip(axes, panels.items(), strict=True):
-        picked = np.unique(np.linspace(0, len(rows) - 1, databases).astype(int))
+        picked = np.unique(np.linspace(0, len(rows) - 1, min(databases, len(rows))).astype(int))
         shown = [rows[k] if sizes is None else rows[k, : int(sizes[k])] for k in picked]
         if truth is not None and truth.ndim == 2:
             truth = truth[:, int(label.split("[")[1].rstrip("]"))]
@@ -86,6 +93,17 @@ def plot_records(
         tidy(axis)
     axes[0].legend(frameon=False, fontsize="small")
     return axes
+
+
+def _truths(confidential: Any) -> dict[str, np.ndarray]:
+    if not isinstance(confidential, Mapping):
+        wanted = "a mapping of names to records"
+        raise refusal("confidential", wanted, confidential, confidential=True, error=PlotError)
+    said: Any = {"flags": True, "confidential": True, "error": PlotError}
+    return {
+        str(name): reals(f"records of {name}", records, shapes=[("n",), ("n", "d")], **said)
+        for name, records in confidential.items()
+    }
 
 
 def _columns(name: str, values: np.ndarray) -> dict[str, np.ndarray]:

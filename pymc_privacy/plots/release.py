@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pymc_privacy.arguments import probability
 from pymc_privacy.errors import PlotError
 from pymc_privacy.inference.replicates import AS_GIVEN, FITTED, REDRAWN, replicates
 from pymc_privacy.plots.canvas import (
@@ -84,6 +85,7 @@ def plot_release(
     >>> axis.get_xlabel()
     's'
     """
+    ci_prob = probability("ci_prob", ci_prob, error=PlotError)
     observed = group_of(dt, "observed_data")
     names = [var_names] if isinstance(var_names, str) else var_names
     predictive, kind = replicates(

@@ -6,16 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from pymc_privacy.arguments import probability, real
+from pymc_privacy.errors import PlotError
 from pymc_privacy.plots.canvas import (
     BLUE,
     ORANGE,
+    axis_for,
     chosen,
     group_of,
     interval_of,
-    new_axes,
     scalars,
     tidy,
 )
+
+_FAR = 1e100  # beyond which an axis has no ticks
 
 
 def plot_size(
@@ -56,8 +60,18 @@ def plot_size(
     >>> [text.get_text() for text in axis.get_legend().get_texts()]
     ['95% interval', 'release', 'truth']
     """
-    axis = new_axes()[0] if axis is None else axis
-    [(name, draws)] = scalars(group_of(dt, "posterior"), var_names).items()
+    found = scalars(group_of(dt, "posterior"), var_names)
+    if len(found) != 1:
+        raise PlotError(f"var_names must be one number, the size; got {', '.join(found)}.")
+    [(name, draws)] = found.items()
+    ci_prob = probability("ci_prob", ci_prob, error=PlotError)
+    if isinstance(release, str):
+        release = _released(group_of(dt, "observed_data"), release)
+    elif release is not None:
+        release = real("release", release, least=-_FAR, most=_FAR, error=PlotError)
+    if truth is not None:
+        truth = real("truth", truth, least=-_FAR, most=_FAR, error=PlotError)
+    axis = axis_for(axis)
     span = int(np.ptp(draws))
     # Wide posteriors are binned, with the same number of integers in every bin.
     width = max(1, -(-span // 60))
@@ -67,10 +81,6 @@ def plot_size(
     low, high = interval_of(draws, ci_prob)
     axis.axvspan(low, high, color=BLUE, alpha=0.08, lw=0, label=f"{ci_prob:.0%} interval")
     if release is not None:
-        if isinstance(release, str):
-            observed = group_of(dt, "observed_data")
-            [name_of_release] = chosen(observed, release)
-            release = float(observed[name_of_release].values)
         axis.axvline(release, color=ORANGE, lw=2, label="release")
     if truth is not None:
         axis.axvline(truth, color="black", lw=1.2, ls="--", label="truth")
@@ -78,3 +88,9 @@ def plot_size(
     tidy(axis)
     axis.legend(frameon=False)
     return axis
+
+
+def _released(observed: Any, name: str) -> float:
+    """Return the observed number of a name."""
+    [found] = chosen(observed, name)
+    return real("release", observed[found].values, error=PlotError)

@@ -3,13 +3,8 @@
 from pymc_privacy.sanitize import density_bounds
 from pymc_privacy.sanitize.audit import Audit, audit, repeated
 from pymc_privacy.sanitize.calibrate import Sensitivity
-from pymc_privacy.sanitize.card import (
-    read_card,
-    registry_entry,
-    release_card,
-    to_yaml,
-    write_card,
-)
+from pymc_privacy.sanitize.card import release_card, write_card
+from pymc_privacy.sanitize.card_reading import read_card
 from pymc_privacy.sanitize.centre_scale import centre_scale_interval, summary_interval
 from pymc_privacy.sanitize.families import (
     Family,
@@ -33,8 +28,15 @@ from pymc_privacy.sanitize.intervals import (
     noise_aware_interval,
 )
 from pymc_privacy.sanitize.ledger import Charge, Ledger
+from pymc_privacy.sanitize.plan import ReleasePlan, plan_release
 from pymc_privacy.sanitize.precise import joint_guarantee, precise_interval, precise_quantiles
-from pymc_privacy.sanitize.quantiles import pp_interval, pp_quantile, private_quantile
+from pymc_privacy.sanitize.quantiles import (
+    PrivateQuantile,
+    pp_interval,
+    pp_quantile,
+    private_quantile,
+)
+from pymc_privacy.sanitize.registry import registry_entry, to_yaml
 from pymc_privacy.sanitize.releases import Release, release, simulate_release
 
 __all__ = [
@@ -48,10 +50,12 @@ __all__ = [
     "NormalVariance",
     "P3Histogram",
     "PrivateInterval",
+    "PrivateQuantile",
     "Proportion",
     "ProportionCollapse",
     "Rate",
     "Release",
+    "ReleasePlan",
     "Sensitivity",
     "Slope",
     "audit",
@@ -62,6 +66,7 @@ __all__ = [
     "multiple_sanitization_interval",
     "noise_aware_interval",
     "p3_histogram",
+    "plan_release",
     "pp_interval",
     "pp_quantile",
     "precise_interval",

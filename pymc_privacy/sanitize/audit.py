@@ -1,26 +1,39 @@
 """`audit`: a certified lower bound on the epsilon of anything that can be run many times.
 
-Outputs on two neighbouring data sets are split in half. One half chooses an event: a set of bins of
-one feature, in the order of their likelihood ratio. The other half, which had no say in the choice,
+Outputs on two neighbouring data sets are split in three. A quarter learns features that events may
+be about, and puts the bins of each feature in the order of their likelihood ratio. Another quarter
+chooses an event: how many bins of which feature. The other half, which had no say in the choice,
 bounds the probability of the event under both data sets after Clopper and Pearson. If the mechanism
-were (epsilon, delta)-DP, the bound would exceed epsilon with at most the stated probability.
-A low bound proves nothing: another event, or other neighbours, might have done better.
+were (epsilon, delta)-DP, the bound would exceed epsilon with at most the stated probability. A low
+bound proves nothing: another event, or other neighbours, might have done better.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import betaincinv, ndtri
 
-from pymc_privacy.errors import GuaranteeError
+from pymc_privacy.arguments import (
+    flag,
+    function,
+    generator,
+    integer,
+    numbers,
+    probability,
+    refusal,
+)
+from pymc_privacy.errors import GuaranteeError, PrivacyError
 from pymc_privacy.mechanisms import Mechanism
+from pymc_privacy.sanitize.audit_features import Feature, bins_of, edges_of, features_of
 
 Repeated = Callable[[np.random.Generator, Any, int], np.ndarray]
 """``mechanism(rng, records, draws)`` returns that many outputs, shape (draws,) or (draws, k)."""
+
+_FEWEST, _MOST = 1000, 10**9  # draws
 
 
 @dataclass(frozen=True)
@@ -33,7 +46,7 @@ class Audit:
         Certified: the event has at least, and at most, this probability on the two data sets.
     delta : float
         The delta at which epsilon is bounded.
-    feature : int
+    feature : str
         Which feature of the outputs the event was about.
     false_alarm : float
         The probability that a bound is wrong.
@@ -42,7 +55,7 @@ class Audit:
     likelier: float
     rarer: float
     delta: float
-    feature: int
+    feature: str
     false_alarm: float
 
     @property
@@ -56,9 +69,30 @@ class Audit:
         return float(ndtri(self.likelier) - ndtri(self.rarer))
 
 
+class _Settings(NamedTuple):
+    """What the search for an event goes by."""
+
+    bins: int
+    delta: float
+    false_alarm: float
+
+
+class _Event(NamedTuple):
+    """A set of bins of one feature, and on which of the two data sets it is likelier."""
+
+    score: float
+    feature: Feature
+    edges: np.ndarray
+    members: np.ndarray
+    first: int
+
+    def hits(self, outputs: np.ndarray) -> int:
+        return int(self.members[bins_of(self.feature.of(outputs), self.edges)].sum())
+
+
 def audit(
     rng: np.random.Generator,
-    mechanism: Repeated,
+    mechanism: Repeated | Mechanism,
     records: Any,
     neighbour: Any,
     *,
@@ -67,14 +101,17 @@ def audit(
     false_alarm: float = 1e-6,
     bins: int = 64,
     features: Callable[[np.ndarray], Sequence[np.ndarray]] | None = None,
+    low_bits: bool | None = None,
 ) -> Audit:
     """Return a certified lower bound on the epsilon of a mechanism.
 
     Parameters
     ----------
     rng : np.random.Generator
-    mechanism : callable
-        ``mechanism(rng, records, draws)`` returns outputs of shape (draws,) or (draws, k).
+    mechanism : callable or Mechanism
+        ``mechanism(rng, records, draws)`` returns outputs of shape (draws,) or (draws, k). Of a
+        `Mechanism` the simulator is run, "records" is the statistic, and events are about the
+        likelihood ratio, too, which no other feature can beat.
     records, neighbour
         Two neighbouring data sets, as the mechanism takes them.
     draws : int
@@ -86,8 +123,14 @@ def audit(
     bins : int
         Into which each feature is cut.
     features : callable, optional
-        Maps outputs to the features that events may be about; by default every column, and of
-        two columns (the ends of an interval) also the middle and the width.
+        Maps outputs to the features that events may be about. By default: every column; of two
+        columns (the ends of an interval) also the middle and the width; of several columns a
+        score and cells of all together, learned from draws that are not used again; and the
+        lowest bit of floats.
+    low_bits : bool, optional
+        Whether events may be about the lowest bits of floats, which tell the statistic behind
+        noise that was added in floating point (Mironov 2012). By default they are, except for a
+        `Mechanism`, whose simulator is not for publishing, and whose law is what is audited.
 
     Returns
     -------
@@ -98,30 +141,56 @@ def audit(
     >>> import numpy as np
     >>> import pymc_privacy as pmp
     >>> noise = pmp.DiscreteLaplace(epsilon=1.0, sensitivity=1.0)
-    >>> rng = np.random.default_rng(1)
-    >>> found = pmp.audit(rng, pmp.sanitize.repeated(noise), 30, 31)
+    >>> found = pmp.audit(np.random.default_rng(1), noise, 30, 31)
     >>> bool(0.9 < found.epsilon <= 1.0)
     True
+
+    Noise that is added in floating point gives the statistic away:
+
+    >>> def naive(rng, statistic, draws):
+    ...     return statistic + rng.laplace(size=draws)
+    >>> bool(pmp.audit(np.random.default_rng(1), naive, 0.0, 1.0).epsilon > 5)
+    True
     """
-    if draws < 1000:
-        raise GuaranteeError(f"An audit needs 1000 draws or more to bound anything; got {draws}.")
-    outputs = [np.asarray(mechanism(rng, data, draws)) for data in (records, neighbour)]
-    values = [list((features or _columns)(output)) for output in outputs]
-    half = draws // 2
-    candidates = [
-        (
-            *_best_event(pair[first][:half], pair[1 - first][:half], bins, delta, false_alarm),
-            k,
-            first,
+    rng, run = generator("rng", rng, error=GuaranteeError), _runner(mechanism)
+    draws = integer("draws", draws, error=GuaranteeError)
+    if not _FEWEST <= draws <= _MOST:
+        raise GuaranteeError(
+            f"An audit needs {_FEWEST} draws or more to bound anything, and at most {_MOST}; got "
+            f"{draws}."
         )
-        for k, pair in enumerate(zip(*values, strict=True))
+    delta = probability("delta", delta, zero=True, error=GuaranteeError)
+    false_alarm = probability("false_alarm", false_alarm, error=GuaranteeError)
+    bins = integer("bins", bins, least=2, most=2**20, error=GuaranteeError)
+    if features is not None:
+        function("features", features, error=GuaranteeError)
+    law = getattr(run, "mechanism", None)
+    seen = law is None if low_bits is None else flag("low_bits", low_bits)
+    outputs = [_outputs(run, rng, data, draws) for data in (records, neighbour)]
+    if outputs[0].shape != outputs[1].shape:
+        raise GuaranteeError(
+            "Outputs on both data sets must have the same shape (one that tells them apart needs "
+            f"no audit); got {outputs[0].shape} and {outputs[1].shape}."
+        )
+    settings = _Settings(bins, delta, false_alarm)
+    # The first quarter learns, the second chooses, and the second half confirms.
+    quarter, half = draws // 4, draws // 2
+    learning = [output[:quarter] for output in outputs]
+    choosing = [output[quarter:half] for output in outputs]
+    if features is None:
+        choices = features_of(learning, law, (records, neighbour), bins, seen)
+    else:
+        choices = _given(features, learning[0])
+    events = [
+        _best_event(feature, learning, choosing, settings, first)
+        for feature in choices
         for first in (0, 1)
     ]
-    _, edges, event, feature, first = max(candidates, key=lambda candidate: candidate[0])
+    best = max(events, key=lambda event: event.score)
     # One event was chosen, in one direction: nothing is to be corrected for.
-    hits = [_hits(values[k][feature][half:], edges, event) for k in (first, 1 - first)]
+    hits = [best.hits(outputs[k][half:]) for k in (best.first, 1 - best.first)]
     low, high = _clopper_pearson(np.array(hits[0]), np.array(hits[1]), draws - half, false_alarm)
-    return Audit(float(low), float(high), delta, feature, false_alarm)
+    return Audit(float(low), float(high), delta, best.feature.name, false_alarm)
 
 
 def repeated(mechanism: Mechanism) -> Repeated:
@@ -135,52 +204,82 @@ def repeated(mechanism: Mechanism) -> Repeated:
     """
 
     def simulate(rng: np.random.Generator, statistic: Any, draws: int) -> np.ndarray:
-        statistic = np.asarray(statistic)
+        statistic = numbers("statistic", statistic, error=GuaranteeError)
         return mechanism.simulate(rng, np.broadcast_to(statistic, (draws, *statistic.shape)))
 
+    simulate.mechanism = mechanism  # type: ignore[attr-defined]
     return simulate
 
 
-def _columns(outputs: np.ndarray) -> list[np.ndarray]:
-    """Return every column, and of two columns also their sum and difference."""
-    columns = list(outputs.reshape(len(outputs), -1).T)
-    if len(columns) == 2:
-        columns += [columns[0] + columns[1], columns[1] - columns[0]]
-    return columns
+def _runner(mechanism: Any) -> Repeated:
+    if isinstance(mechanism, Mechanism):
+        return repeated(mechanism)
+    if not callable(mechanism):
+        wanted = "a function (rng, records, draws), or a mechanism such as Laplace(scale=1.0)"
+        raise refusal("mechanism", wanted, mechanism, error=GuaranteeError)
+    return mechanism
+
+
+def _outputs(run: Repeated, rng: np.random.Generator, data: Any, draws: int) -> np.ndarray:
+    """Run the mechanism, and return its outputs as (draws, k)."""
+    try:
+        found = run(rng, data, draws)
+    except PrivacyError:
+        raise
+    except Exception as error:
+        raise GuaranteeError(
+            "A mechanism must take (rng, records, draws) and return that many outputs; it failed "
+            f"with {type(error).__name__}."
+        ) from error
+    array = numbers("outputs", found, error=GuaranteeError)
+    if array.ndim == 0 or len(array) != draws or array.size == 0:
+        raise GuaranteeError(
+            f"A mechanism must return {draws} outputs, one in each row; got shape {array.shape}."
+        )
+    return array.reshape(draws, -1)
+
+
+def _given(features: Callable[[np.ndarray], Any], example: np.ndarray) -> list[Feature]:
+    """Return the features of the caller's own function."""
+    width = example.shape[1]
+
+    def part(outputs: np.ndarray, k: int) -> np.ndarray:
+        flat = outputs[:, 0] if width == 1 else outputs
+        found = numbers("features", np.asarray(features(flat)[k]), error=GuaranteeError)
+        if found.shape != (len(outputs),):
+            raise GuaranteeError(
+                f"features must return arrays of one number for each output; got {found.shape}."
+            )
+        return found
+
+    flat = example[:, 0] if width == 1 else example
+    return [
+        Feature(f"feature {k}", lambda outputs, k=k: part(outputs, k))  # type: ignore[misc]
+        for k in range(len(features(flat)))
+    ]
 
 
 def _best_event(
-    likelier: np.ndarray, rarer: np.ndarray, bins: int, delta: float, false_alarm: float
-) -> tuple[float, np.ndarray, np.ndarray]:
-    """Return the score, the bin edges, and which bins the best event consists of."""
-    edges = _edges(np.concatenate([likelier, rarer]), bins)
-    counts = [
-        np.bincount(_bins(part, edges), minlength=len(edges) + 1) for part in (likelier, rarer)
-    ]
+    feature: Feature,
+    learning: list[np.ndarray],
+    choosing: list[np.ndarray],
+    settings: _Settings,
+    first: int,
+) -> _Event:
+    """Return the best event about a feature: bins in an order that was learned from other draws."""
+    pair = (first, 1 - first)
+    known = [feature.of(learning[k]) for k in pair]
+    edges = edges_of(np.concatenate(known), settings.bins)
+    counts = [np.bincount(bins_of(part, edges), minlength=len(edges) + 1) for part in known]
     order = np.argsort(np.log(counts[1] + 0.5) - np.log(counts[0] + 0.5), kind="stable")
-    hits = [np.cumsum(count[order]) for count in counts]
-    low, high = _clopper_pearson(hits[0], hits[1], len(likelier), false_alarm)
-    scores = _log_ratio(low, high, delta)
+    fresh = [bins_of(feature.of(choosing[k]), edges) for k in pair]
+    hits = [np.cumsum(np.bincount(part, minlength=len(edges) + 1)[order]) for part in fresh]
+    low, high = _clopper_pearson(hits[0], hits[1], len(fresh[0]), settings.false_alarm)
+    scores = _log_ratio(low, high, settings.delta)
     best = int(np.argmax(scores))
-    event = np.zeros(len(edges) + 1, dtype=bool)
-    event[order[: best + 1]] = True
-    return float(scores[best]), edges, event
-
-
-def _edges(pool: np.ndarray, bins: int) -> np.ndarray:
-    """Cut between all values where they are few, else at quantiles."""
-    distinct = np.unique(pool)
-    if len(distinct) <= 4 * bins:
-        return (distinct[:-1] + distinct[1:]) / 2
-    return np.unique(np.quantile(pool, np.linspace(0, 1, bins + 1)[1:-1]))
-
-
-def _bins(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    return np.searchsorted(edges, values, side="right")
-
-
-def _hits(values: np.ndarray, edges: np.ndarray, event: np.ndarray) -> int:
-    return int(event[_bins(values, edges)].sum())
+    members = np.zeros(len(edges) + 1, dtype=bool)
+    members[order[: best + 1]] = True
+    return _Event(float(scores[best]), feature, edges, members, first)
 
 
 def _clopper_pearson(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import sys
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -13,6 +16,8 @@ from pymc_privacy.accounting import (
     ZeroConcentratedDP,
     compose,
 )
+from pymc_privacy.accounting.guarantees import labels
+from pymc_privacy.arguments import shown
 from pymc_privacy.errors import GuaranteeError
 from pymc_privacy.sanitize.calibrate import exactly
 
@@ -22,7 +27,7 @@ def check_budget(budget: Any) -> None:
     if not isinstance(budget, PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP):
         raise GuaranteeError(
             f"A budget must be a guarantee such as PureDP(1.0, neighbours='replace_one'); got "
-            f"{budget!r}."
+            f"{shown(budget)}."
         )
     if budget.neighbours is None:
         raise GuaranteeError(
@@ -60,6 +65,42 @@ def covers(budget: Guarantee, charges: list[Guarantee]) -> bool:
     if isinstance(budget, ApproximateDP):
         return _covers_approximate(budget, charges)
     return _amount(budget, charges) <= _amount(budget, [budget])
+
+
+def left(budget: Guarantee, charges: list[Guarantee]) -> Guarantee | None:
+    """Return the largest charge that is still covered, or None; a pure one if that is a choice.
+
+    Examples
+    --------
+    >>> left(PureDP(1.0), [PureDP(0.1)] * 9)
+    PureDP(epsilon=0.1, neighbours=None, unit='one record')
+    """
+    kind = PureDP if isinstance(budget, ApproximateDP) else type(budget)
+
+    def covered(value: float) -> bool:
+        return covers(budget, [*charges, kind(value, **labels(budget))])  # type: ignore[call-arg]
+
+    if isinstance(budget, ApproximateDP):
+        value = _largest(covered, budget.epsilon)
+    else:
+        rest = _amount(budget, [budget]) - _amount(budget, charges)
+        value = (
+            float(rest) if not isinstance(budget, GaussianDP) else math.sqrt(max(rest, Fraction(0)))
+        )
+        # The nearest float may be above the fraction, by its last digit.
+        value = value if value <= 0 or covered(value) else math.nextafter(value, 0.0)
+    return kind(value, **labels(budget)) if value > 0 and covered(value) else None  # type: ignore
+
+
+def _largest(holds: Callable[[float], bool], guess: float) -> float:
+    """Return the largest float at which a condition holds, up to rounding, by bisection."""
+    low, high = 0.0, guess
+    while holds(high):
+        low, high = high, 2 * high
+    while high - low > 1e-12 * high and high > sys.float_info.min:
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
 
 
 def _amount(budget: Guarantee, charges: list[Guarantee]) -> Fraction:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 
+from pymc_privacy.arguments import pair, positive, reals
 from pymc_privacy.errors import GuaranteeError
 
 _PEAK = 1 / math.sqrt(2 * math.e * math.pi)  # of the derivative of the standard Normal density
@@ -30,7 +31,8 @@ def limit(change: float, information: float) -> float:
     >>> round(limit(1.0, 1 / (0.3 * 0.7)), 4)
     1.1522
     """
-    return _positive("change", change) * _positive("information", information) * _PEAK
+    bound = _checked("change", change) * _checked("information", information) * _PEAK
+    return _checked("G0", bound)
 
 
 def bernoulli(bounds: tuple[float, float]) -> float:
@@ -41,14 +43,14 @@ def bernoulli(bounds: tuple[float, float]) -> float:
     >>> round(bernoulli((0.03, 0.97)), 3)
     8.315
     """
-    low, high = bounds
+    low, high = reals("bounds of a proportion", bounds, shapes=[(2,)], error=GuaranteeError)
     if not 0 < low < high < 1:
         raise GuaranteeError(
             "bounds of a proportion must satisfy 0 < low < high < 1 (at 0 and 1 the information is "
             f"infinite); got {bounds!r}."
         )
     # p (1 - p) is smallest at one of the two ends.
-    return limit(1.0, 1 / min(low * (1 - low), high * (1 - high)))
+    return limit(1.0, 1 / float(min(low * (1 - low), high * (1 - high))))
 
 
 def poisson(bounds: tuple[float, float], record_bounds: tuple[float, float]) -> float:
@@ -59,7 +61,9 @@ def poisson(bounds: tuple[float, float], record_bounds: tuple[float, float]) -> 
     >>> round(poisson((3, 35), record_bounds=(0, 35)), 3)
     2.823
     """
-    return limit(record_bounds[1] - record_bounds[0], 1 / _positive("the lower bound", bounds[0]))
+    low, _ = pair("bounds", bounds, error=GuaranteeError)
+    least, most = pair("record_bounds", record_bounds, error=GuaranteeError)
+    return limit(most - least, 1 / _checked("the lower bound", low))
 
 
 def normal_mean(deviations: float, smallest_sd: float) -> float:
@@ -72,7 +76,7 @@ def normal_mean(deviations: float, smallest_sd: float) -> float:
     >>> round(normal_mean(5, smallest_sd=0.25), 3)
     9.679
     """
-    return limit(2 * deviations, 1 / _positive("smallest_sd", smallest_sd))
+    return limit(2 * _checked("deviations", deviations), 1 / _checked("smallest_sd", smallest_sd))
 
 
 def normal_variance(deviations: float, smallest_variance: float) -> float:
@@ -85,7 +89,10 @@ def normal_variance(deviations: float, smallest_variance: float) -> float:
     >>> round(normal_variance(5, smallest_variance=0.25), 2)
     12.1
     """
-    return limit(deviations**2 / 2, 1 / _positive("smallest_variance", smallest_variance))
+    return limit(
+        _checked("deviations", deviations) ** 2 / 2,
+        1 / _checked("smallest_variance", smallest_variance),
+    )
 
 
 def slope(largest_change: float, sd: float) -> float:
@@ -99,10 +106,9 @@ def slope(largest_change: float, sd: float) -> float:
     >>> round(slope(10.0, sd=0.25), 1)
     38.7
     """
-    return limit(largest_change, 1 / _positive("sd", sd) ** 2)
+    precision = 1 / _checked("sd", sd)
+    return limit(largest_change, precision * precision)
 
 
-def _positive(name: str, value: float) -> float:
-    if not (math.isfinite(value) and value > 0):
-        raise GuaranteeError(f"{name} must be a finite number > 0; got {value!r}.")
-    return value
+def _checked(name: str, value: float) -> float:
+    return positive(name, value, error=GuaranteeError)

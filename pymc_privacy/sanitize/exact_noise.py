@@ -20,6 +20,7 @@ import numpy as np
 from pymc_privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
 
 RandBelow = Callable[[int], int]
+_WIDEST = 2**50  # of a scale, for noise that 64 bits hold
 
 
 class Noise(Protocol):
@@ -49,19 +50,34 @@ class ExactNoise:
 
 @dataclass(frozen=True)
 class SimulatedNoise:
-    """Noise for studies and audits: the mechanisms' own seedable simulators, never to publish."""
+    """Noise for studies and audits: the mechanisms' own seedable simulators, never to publish.
+
+    Where their 64 bits would saturate, the exact samplers are run on seedable bits instead.
+    """
 
     rng: np.random.Generator
 
     def laplace(self, scale: Fraction, count: int) -> list[int]:
         """Draw from `DiscreteLaplace.simulate`."""
+        if scale > _WIDEST:
+            return ExactNoise(self._below).laplace(scale, count)
         zeros = np.zeros(count, dtype=np.int64)
         return DiscreteLaplace(scale=float(scale)).simulate(self.rng, zeros).tolist()
 
     def gaussian(self, scale: Fraction, count: int) -> list[int]:
         """Draw from `DiscreteGaussian.simulate`."""
+        if scale > _WIDEST:
+            return ExactNoise(self._below).gaussian(scale, count)
         zeros = np.zeros(count, dtype=np.int64)
         return DiscreteGaussian(scale=float(scale)).simulate(self.rng, zeros).tolist()
+
+    def _below(self, n: int) -> int:
+        """Draw an integer below n by rejection from whole bytes."""
+        bits = n.bit_length()
+        while True:
+            drawn = int.from_bytes(self.rng.bytes(bits // 8 + 1)) >> (8 - bits % 8)
+            if drawn < n:
+                return drawn
 
 
 def discrete_laplace(randbelow: RandBelow, scale: Fraction) -> int:

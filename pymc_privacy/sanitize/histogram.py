@@ -13,7 +13,11 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
+from pymc_privacy.arguments import flag, generator, integer, pair, positive, real, reals, refusal
 from pymc_privacy.errors import GuaranteeError
+
+_MOST_BINS = 10**7
+_SMALLEST = 1e-300  # of epsilon and mu: one over it is a number
 
 
 class Collapse(Protocol):
@@ -40,6 +44,10 @@ class CountCollapse:
     upper: int = 0
     fixed: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        for name in ("lower", "upper"):
+            integer(name, getattr(self, name), least=0, meaning="a count", error=GuaranteeError)
+
     def kept(self, where: np.ndarray, bins: int) -> tuple[int, int]:
         """Return the range of bins above the thresholds; all of them where there is none."""
         occupied, counts = np.unique(where, return_counts=True)
@@ -63,11 +71,17 @@ class ProportionCollapse:
     upper: float = 0.02
     fixed: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        meaning = "a share of the bins, less than half"
+        for name in ("lower", "upper"):
+            limits: dict[str, float] = {"least": 0.0, "below": 0.5}
+            real(name, getattr(self, name), meaning=meaning, error=GuaranteeError, **limits)
+
     def kept(self, where: np.ndarray, bins: int) -> tuple[int, int]:
         """Return bins b with lower < b / B <= 1 - upper, b counting from 1."""
         first = math.floor(round(self.lower * bins, 9))
         last = math.floor(round((1 - self.upper) * bins, 9)) - 1
-        return min(first, last), last
+        return min(first, max(last, 0)), max(last, 0)
 
 
 @dataclass(frozen=True)
@@ -94,9 +108,12 @@ def collapse_rule(collapse: object) -> Collapse:
         return collapse
     if collapse is None or (isinstance(collapse, str) and collapse in _RULES):
         return _RULES[collapse]
-    raise GuaranteeError(
-        'collapse must be "count", "proportion", None, or one of CountCollapse and '
-        f"ProportionCollapse with thresholds of their own; got {collapse!r}."
+    raise refusal(
+        "collapse",
+        '"count", "proportion", None, or one of CountCollapse and ProportionCollapse with '
+        "thresholds of their own",
+        collapse,
+        error=GuaranteeError,
     )
 
 
@@ -124,6 +141,9 @@ class P3Histogram:
         Below the median counts are added up from the left until they are closest to q total, above
         it from the right until they are closest to (1 - q) total. Ties go to the smaller index.
         """
+        q = real("q", q, least=0, most=1, error=GuaranteeError)
+        total = real("total", total, error=GuaranteeError)
+        generator("rng", rng, error=GuaranteeError)
         if q <= 0.5:
             cumulated, target = np.cumsum(self.counts), q * total
         else:
@@ -173,19 +193,40 @@ def p3_histogram(
     >>> len(histogram.counts)
     8
     """
-    low, high = bounds
-    bins = max(1, math.ceil((high - low) / bin_width - 1e-9))
-    where = np.clip(np.floor((draws - low) / bin_width), 0, bins - 1).astype(np.int64)
-    first, last = (collapse or NoCollapse()).kept(where, bins)
+    generator("rng", rng, error=GuaranteeError)
+    draws = reals("draws", draws, shapes=[("m",)], confidential=True, error=GuaranteeError)
+    low, high = pair("bounds", bounds, error=GuaranteeError)
+    width = positive("bin_width", bin_width, error=GuaranteeError)
+    scale = _scale(epsilon, mu)
+    nonnegative = flag("nonnegative", nonnegative, error=GuaranteeError)
+    collapse = collapse_rule(collapse)
+    if not (high - low) / width <= _MOST_BINS:
+        raise GuaranteeError(
+            f"The bounds must hold at most {_MOST_BINS} bins; got {(high - low) / width:g}."
+        )
+    bins = max(1, math.ceil((high - low) / width - 1e-9))
+    where = np.clip(np.floor((draws - low) / width), 0, bins - 1).astype(np.int64)
+    first, last = collapse.kept(where, bins)
     # A tail of no bins makes no bin: there would be nothing to draw from.
     left, right = int(first > 0), int(last < bins - 1)
     merged = np.clip(where - first + left, 0, last - first + left + right)
     counts = np.bincount(merged, minlength=last - first + 1 + left + right)
-    edges = low + bin_width * np.arange(first, last + 1 + right)
+    edges = low + width * np.arange(first, last + 1 + right)
     edges = np.concatenate([[low] * left, edges, [high]])
     if epsilon is not None:
-        noisy = counts + rng.laplace(0, 1 / epsilon, len(counts))
+        noisy = counts + rng.laplace(0, scale, len(counts))
     else:
-        noisy = counts + rng.normal(0, 1 / mu, len(counts))  # type: ignore[operator]
+        noisy = counts + rng.normal(0, scale, len(counts))
     noisy = np.maximum(noisy, 0.0) if nonnegative else noisy
     return P3Histogram(edges, noisy, len(draws))
+
+
+def _scale(epsilon: float | None, mu: float | None) -> float:
+    """Return 1 / epsilon or 1 / mu, of which one is given."""
+    if (epsilon is None) == (mu is None):
+        raise GuaranteeError(
+            "One of epsilon= (Laplace noise) and mu= (Gaussian noise) must be given; got "
+            f"{'neither' if epsilon is None else 'both'}."
+        )
+    name, value = ("epsilon", epsilon) if mu is None else ("mu", mu)
+    return 1 / real(name, value, least=_SMALLEST, error=GuaranteeError)

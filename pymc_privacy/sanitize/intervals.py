@@ -8,23 +8,55 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy.stats import t as student
 
 from pymc_privacy.accounting import PureDP
+from pymc_privacy.arguments import generator, instance, integer
 from pymc_privacy.errors import ReleaseError
+from pymc_privacy.sanitize.calibrate import promised
 from pymc_privacy.sanitize.exact_noise import ExactNoise
-from pymc_privacy.sanitize.families import Family
-from pymc_privacy.sanitize.interval import PrivateInterval, checked_prob
+from pymc_privacy.sanitize.families import (
+    Family,
+    NormalMean,
+    NormalVariance,
+    Proportion,
+    Rate,
+    Slope,
+)
+from pymc_privacy.sanitize.families.base import MOST
+from pymc_privacy.sanitize.interval import (
+    FOREIGN,
+    PRIOR_AVERAGE,
+    PrivateInterval,
+    checked_prob,
+    share_of,
+)
 from pymc_privacy.sanitize.ledger import Ledger
-from pymc_privacy.sanitize.releases import Release, planned_release, promised, with_noise
+from pymc_privacy.sanitize.plan import (
+    ReleasePlan,
+    Totals,
+    charge,
+    checked_ledger,
+    checked_size,
+    plan_moments,
+    plan_release,
+)
+from pymc_privacy.sanitize.releases import Release, with_noise
 from pymc_privacy.sanitize.truncated import discrete_laplace_between, laplace_between
 
 _ENOUGH, _FEWEST, _BATCHES = 1000, 100, 25  # draws of the posterior; and how often to try
-NOT_CLIPPED = "Coverage: the model holds and its bounds clip hardly any record."
+_MOST_DRAWS = 10**7
+_WIDEST = 2.0**50  # of noise that can be simulated in 64 bits
+_OWN = (Proportion, Rate, NormalMean, NormalVariance, Slope)
+APPROXIMATE = (
+    "Coverage is approximate, for many records, where the model holds and its bounds clip hardly "
+    "any record. With few records, or near the ends of the range, it can be far lower, even 0."
+)
 
 
 def noise_aware_interval(
@@ -34,6 +66,7 @@ def noise_aware_interval(
     epsilon: float,
     prob: float = 0.95,
     draws: int = 20_000,
+    size: int | None = None,
     ledger: Ledger | None = None,
     name: str | None = None,
     rng: np.random.Generator | None = None,
@@ -55,6 +88,8 @@ def noise_aware_interval(
     prob : float
     draws : int
         Of the posterior.
+    size : int, optional
+        The number of records, where it was fixed beforehand; others are refused.
     ledger : Ledger, optional
         Charged before any noise is drawn.
     name : str, optional
@@ -65,7 +100,8 @@ def noise_aware_interval(
     Returns
     -------
     PrivateInterval
-        Proven; with the release, which may be published along with it.
+        Proven, for the families of this package; with the release, which may be published along
+        with it.
 
     Examples
     --------
@@ -74,11 +110,15 @@ def noise_aware_interval(
     >>> interval.label, interval.guarantee.epsilon
     ('proven', 0.5)
     """
-    name = name or family.name
-    published = _released(records, family, epsilon, ledger, name)
-    rng = np.random.default_rng(rng)
-    lower, upper = noise_aware_ends(rng, published, family, checked_prob(prob), draws)
-    return _proven(lower, upper, prob, "noise-aware posterior", published, name)
+    prob, rng, ledger = checked_prob(prob), checked_rng(rng), checked_ledger(ledger)
+    draws = integer("draws", draws, least=1, most=_MOST_DRAWS, error=ReleaseError)
+    plan = plan_total(family, epsilon, name)
+    totals = family_totals(plan, family, records, size=size)
+    charge(ledger, plan.guarantee, plan.name, unless=family.name)
+    published = with_noise(ExactNoise(), plan, totals, "exact")
+    lower, upper = noise_aware_ends(rng, published, family, prob, draws)
+    options: dict[str, Any] = {"lower": lower, "upper": upper, "prob": prob}
+    return _labelled("noise-aware posterior", plan, (published,), PRIOR_AVERAGE, **options)
 
 
 def bootstrap_interval(
@@ -88,6 +128,7 @@ def bootstrap_interval(
     epsilon: float,
     prob: float = 0.95,
     repeats: int = 1000,
+    size: int | None = None,
     ledger: Ledger | None = None,
     name: str | None = None,
     rng: np.random.Generator | None = None,
@@ -98,7 +139,7 @@ def bootstrap_interval(
 
     Parameters
     ----------
-    records, family, epsilon, prob, ledger, name, rng
+    records, family, epsilon, prob, size, ledger, name, rng
         As for `noise_aware_interval`.
     repeats : int
         Of the bootstrap.
@@ -109,11 +150,15 @@ def bootstrap_interval(
     >>> pmp.bootstrap_interval([0, 1, 1, 0] * 100, pmp.Proportion(), epsilon=0.5).label
     'proven'
     """
-    name = name or family.name
-    published = _released(records, family, epsilon, ledger, name)
-    rng = np.random.default_rng(rng)
-    lower, upper = bootstrap_ends(rng, published, family, checked_prob(prob), repeats)
-    return _proven(lower, upper, prob, "parametric bootstrap", published, name)
+    prob, rng, ledger = checked_prob(prob), checked_rng(rng), checked_ledger(ledger)
+    repeats = integer("repeats", repeats, least=2, most=_MOST_DRAWS, error=ReleaseError)
+    plan = plan_total(family, epsilon, name)
+    totals = family_totals(plan, family, records, size=size)
+    charge(ledger, plan.guarantee, plan.name, unless=family.name)
+    published = with_noise(ExactNoise(), plan, totals, "exact")
+    lower, upper = bootstrap_ends(rng, published, family, prob, repeats)
+    options: dict[str, Any] = {"lower": lower, "upper": upper, "prob": prob}
+    return _labelled("parametric bootstrap", plan, (published,), APPROXIMATE, **options)
 
 
 def multiple_sanitization_interval(
@@ -123,6 +168,7 @@ def multiple_sanitization_interval(
     epsilon: float,
     prob: float = 0.95,
     releases: int = 3,
+    size: int | None = None,
     ledger: Ledger | None = None,
     name: str | None = None,
 ) -> PrivateInterval:
@@ -134,7 +180,7 @@ def multiple_sanitization_interval(
 
     Parameters
     ----------
-    records, family, epsilon, prob, ledger, name
+    records, family, epsilon, prob, size, ledger, name
         As for `noise_aware_interval`.
     releases : int
         M.
@@ -148,26 +194,73 @@ def multiple_sanitization_interval(
     >>> interval.guarantee.epsilon
     0.5
     """
-    if releases < 2:
-        raise ReleaseError(f"releases must be 2 or more, for their variance; got {releases!r}.")
-    name, prob = name or family.name, checked_prob(prob)
-    guarantee = PureDP(epsilon, neighbours="replace_one")
-    # Rounded down, so that the shares do not add up to more than the whole.
-    plan = planned(records, family, math.nextafter(epsilon / releases, 0.0), name)
-    if ledger is not None:
-        ledger.charge(guarantee, what=name)
-    published = [with_noise(ExactNoise(), plan, "exact") for _ in range(releases)]
-    lower, upper = multiple_ends(published, family, prob)
-    return PrivateInterval(
-        lower=lower,
-        upper=upper,
-        prob=prob,
-        method="multiple sanitization",
-        label="proven",
-        assumptions=(NOT_CLIPPED,),
-        guarantee=guarantee,
-        name=name,
+    prob, ledger = checked_prob(prob), checked_ledger(ledger)
+    meaning = "2 or more, for their variance"
+    releases = integer(
+        "releases", releases, least=2, most=1000, meaning=meaning, error=ReleaseError
     )
+    whole = plan_total(family, epsilon, name)
+    assert isinstance(whole.guarantee, PureDP)
+    share = share_of(whole.guarantee, releases)
+    plan = plan_total(family, share.epsilon, whole.name)
+    totals = family_totals(plan, family, records, size=size)
+    charge(ledger, whole.guarantee, whole.name, unless=family.name)
+    published = tuple(with_noise(ExactNoise(), plan, totals, "exact") for _ in range(releases))
+    lower, upper = multiple_ends(published, family, prob)
+    options: dict[str, Any] = {"lower": lower, "upper": upper, "prob": prob}
+    return _labelled("multiple sanitization", whole, published, APPROXIMATE, **options)
+
+
+# ---------------------------------------------------------------- plans, and totals
+
+
+def plan_total(family: Family, epsilon: float, name: str | None = None) -> ReleasePlan:
+    """Return the plan for the total of a family's contributions; it has not seen the records."""
+    instance("family", family, Family, "a Family, such as Proportion()", error=ReleaseError)
+    name = family.name if name is None else name
+    labels: dict[str, Any] = {"neighbours": "replace_one", "unit": "one record"}
+    guarantee = promised(epsilon=epsilon, delta=None, rho=None, **labels)
+    if type(family) in _OWN and family.moments is not None:
+        plan = plan_moments(family.moments, guarantee, name)
+    else:
+        stated = family.sensitivity
+        plan = plan_release(
+            bounds=family.contribution_bounds,
+            epsilon=epsilon,
+            integers=family.whole,
+            sensitivity=None if stated is None else stated[0],
+            name=name,
+            **labels,
+        )
+    if type(family) not in _OWN:
+        words = FOREIGN.format(name=name, kind=type(family).__name__)
+        plan = replace(plan, words=(words,))
+    if plan.scale > _WIDEST:
+        raise ReleaseError(
+            "The scale of the noise of an interval must be at most 2^50 (sensitivity / epsilon), "
+            f"or it says nothing; got {plan.scale:g}."
+        )
+    return plan
+
+
+def family_totals(
+    plan: ReleasePlan, family: Family, records: Any, *, size: int | None = None
+) -> Totals:
+    """Return the totals of a family's contributions: here records enter, as integers they leave."""
+    size = checked_size(size, plan.guarantee)
+    totals = plan.totals(family.contributions(records), size=size)
+    largest = totals.size * max(abs(end) for pair in plan.lattice.bounds for end in pair)
+    if totals.size < family.least or largest > MOST:
+        raise ReleaseError(
+            f"records must be {family.least} or more, and their total at most 2^53, which follows "
+            f"from their number and the bounds; got {totals.size} records."
+        )
+    return totals
+
+
+def checked_rng(rng: Any) -> np.random.Generator:
+    """Return a generator, a new one for None."""
+    return np.random.default_rng() if rng is None else generator("rng", rng, error=ReleaseError)
 
 
 # ---------------------------------------------------------------- from releases to ends
@@ -203,12 +296,11 @@ def noise_aware_draws(
     """
     size, scale = published.size, published.scale
     assert size is not None
-    whole = published.mechanism.discrete
     columns = []
     for value, (low, high) in zip(
         np.atleast_1d(published.value), published.lattice.bounds, strict=True
     ):
-        if whole:
+        if published.plan.whole:
             ends = round(size * low), round(size * high)
             columns.append(discrete_laplace_between(rng, int(value), scale, *ends, draws))
         else:
@@ -229,7 +321,7 @@ def bootstrap_ends(
     return _within(family, lower), _within(family, upper)
 
 
-def multiple_ends(published: list[Release], family: Family, prob: float) -> tuple[float, float]:
+def multiple_ends(published: Sequence[Release], family: Family, prob: float) -> tuple[float, float]:
     """Return the combined interval of several releases."""
     count, size = len(published), published[0].size
     assert size is not None
@@ -243,36 +335,12 @@ def multiple_ends(published: list[Release], family: Family, prob: float) -> tupl
     return _within(family, middle - reach), _within(family, middle + reach)
 
 
-def planned(records: Any, family: Family, epsilon: float, name: str) -> Release:
-    """Return the release of a family's total before its noise: confidential."""
-    promise = promised(
-        epsilon=epsilon, delta=None, rho=None, neighbours="replace_one", unit="one record"
-    )
-    sensitivity, proof = family.sensitivity or (None, None)
-    return planned_release(
-        family.contributions(records),
-        family.contribution_bounds,
-        promise,
-        name=name,
-        sensitivity=sensitivity,
-        proof=proof,
-    )
-
-
-def _released(
-    records: Any, family: Family, epsilon: float, ledger: Ledger | None, name: str
-) -> Release:
-    plan = planned(records, family, epsilon, name)
-    if ledger is not None:
-        ledger.charge(plan.guarantee, what=name)
-    return with_noise(ExactNoise(), plan, "exact")
-
-
 def _noise(rng: np.random.Generator, published: Release, draws: int) -> np.ndarray:
     """Draw noise of the release's own law, in units of the statistic, shape (draws, d)."""
     width = len(published.integers)
     zeros = np.zeros((draws, width), dtype=np.int64)
-    return published.mechanism.simulate(rng, zeros)
+    with np.errstate(over="ignore"):  # of one over a scale that is next to nothing
+        return published.mechanism.simulate(rng, zeros)
 
 
 def weighted_quantiles(
@@ -297,17 +365,20 @@ def _within(family: Family, end: float) -> float:
     return float(np.clip(end, low, high))
 
 
-def _proven(
-    lower: float, upper: float, prob: float, method: str, published: Release, name: str
+def _labelled(
+    method: str,
+    plan: ReleasePlan,
+    published: tuple[Release, ...],
+    coverage: str,
+    **numbers: Any,
 ) -> PrivateInterval:
+    """Return an interval that is as proven as its plan is."""
     return PrivateInterval(
-        lower=lower,
-        upper=upper,
-        prob=prob,
         method=method,
-        label="proven",
-        assumptions=(NOT_CLIPPED,),
-        guarantee=published.guarantee,
-        release=published,
-        name=name,
+        label=plan.label,  # type: ignore[arg-type]
+        assumptions=(*plan.assumptions, coverage),
+        guarantee=plan.guarantee,
+        releases=published,
+        name=plan.name,
+        **numbers,
     )

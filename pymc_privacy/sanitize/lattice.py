@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from pymc_privacy.accounting import Neighbours
+from pymc_privacy.arguments import flag, reals, refusal
 from pymc_privacy.errors import ReleaseError
+from pymc_privacy.sanitize.rows import rows
 
 _LARGEST = 2**62  # of an integer that arrays hold
+FURTHEST = 2.0**500  # of a bound, and of a scale: totals and noise stay far within floats
+_MOST_COLUMNS = 2**16
 
 
 @dataclass(frozen=True)
@@ -48,25 +51,34 @@ class Lattice:
     granularity: float
     scalar: bool
 
+    def __post_init__(self) -> None:
+        pairs, _ = checked_bounds(self.bounds)
+        if flag("scalar", self.scalar, error=ReleaseError) and len(pairs) != 1:
+            raise refusal("bounds", "one pair for one column", self.bounds, error=ReleaseError)
+        object.__setattr__(self, "bounds", pairs)
+        object.__setattr__(self, "granularity", power_of_two(self.granularity))
+        self._check_ends()
+
     def units(self, value: Any) -> np.ndarray:
         """Round to the nearest multiple of the granularity, and return which multiple it is.
 
         Division by a power of two is exact, so that the only rounding is the one meant.
         """
         exponent = math.frexp(self.granularity)[1] - 1
-        with np.errstate(over="ignore"):  # `ends` refuses what overflows
+        with np.errstate(over="ignore"):  # `_check_ends` refuses what overflows
             return np.rint(np.ldexp(np.asarray(value, dtype=np.float64), -exponent))
+
+    def _check_ends(self) -> None:
+        if not np.all(np.abs(self.units(self.bounds)) <= FURTHEST):
+            raise ReleaseError(
+                "bounds must be at most 2^500 cells from zero (the granularity is too fine for "
+                f"them); got granularity {self.granularity!r}."
+            )
 
     @property
     def ends(self) -> list[tuple[int, int]]:
         """Return the bounds in units."""
-        units = [(float(self.units(low)), float(self.units(high))) for low, high in self.bounds]
-        if not np.all(np.isfinite(units)):
-            raise ReleaseError(
-                "bounds must be numbers of cells that floats can hold (the granularity is too fine "
-                f"for them); got granularity {self.granularity!r}."
-            )
-        return [(int(low), int(high)) for low, high in units]
+        return [(int(low), int(high)) for low, high in self.units(self.bounds).tolist()]
 
     def ranges(self, neighbours: Neighbours) -> list[int]:
         """Return how far one record can move each coordinate, in units.
@@ -87,70 +99,48 @@ class Lattice:
 
     def totals(self, contributions: Any) -> list[int]:
         """Clip, round and add up; the sums are integers and exact."""
-        array = self._checked(contributions)
+        array = self.rows(contributions)
         low, high = np.array(self.bounds).T
+        columns = self.units(np.clip(array, low, high)).T
         largest = max(max(abs(a), abs(b)) for a, b in self.ends) * max(array.shape[0], 1)
-        # Integer input is clipped as integers: above 2^53 floats would not hold it.
-        if array.dtype.kind in "iu" and self.granularity == 1:
-            held = np.iinfo(array.dtype)
-            columns = [
-                np.clip(column, max(math.ceil(a), held.min), min(math.floor(b), held.max))
-                for column, (a, b) in zip(array.T, self.bounds, strict=True)
-            ]
-        else:
-            columns = list(self.units(np.clip(array.astype(np.float64), low, high)).T)
         if largest < _LARGEST:
             return [int(column.astype(np.int64).sum()) for column in columns]
-        return [sum(int(value) for value in column) for column in columns]
+        return [sum(map(int, column.tolist())) for column in columns]
 
-    def _checked(self, contributions: Any) -> np.ndarray:
+    def rows(self, contributions: Any) -> np.ndarray:
         """Return contributions of shape (n, d), all finite."""
-        array = np.asarray(contributions)
-        if array.dtype.kind not in "iufb":
-            raise ReleaseError(
-                "contributions must be an array of numbers, one row per record; got "
-                f"{array.dtype} values."
-            )
-        wanted = 1 if self.scalar else 2
-        if array.ndim != wanted or (not self.scalar and array.shape[1] != len(self.bounds)):
-            shape = "(n,)" if self.scalar else f"(n, {len(self.bounds)})"
-            raise ReleaseError(
-                f"contributions must have shape {shape}, one row per record and one pair of "
-                f"bounds per column; got shape {array.shape}."
-            )
-        if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
-            raise ReleaseError(
-                "contributions must be finite, because clipping would turn what is missing into "
-                "a value nobody reported; got NaN or infinity. Decide on missing records first."
-            )
-        if array.dtype.kind == "b":
-            array = array.astype(np.int64)
+        array = rows("contributions", contributions, None if self.scalar else len(self.bounds))
         return array[:, None] if self.scalar else array
 
 
 def checked_bounds(bounds: Any) -> tuple[tuple[tuple[float, float], ...], bool]:
     """Return one (low, high) per coordinate, and whether a single pair was given."""
+    wanted = "a pair (low, high) of finite numbers with low < high, or one such pair per column"
+    meaning = "they are public, and chosen without looking at the records"
     try:
-        array = np.asarray(bounds, dtype=np.float64)
-    except (TypeError, ValueError):
-        array = np.empty(0)
-    fits = array.shape == (2,) or (array.ndim == 2 and array.shape[1] == 2 and len(array) > 0)
-    if not fits or not np.all(np.isfinite(array)) or not np.all(array[..., 0] < array[..., 1]):
-        raise ReleaseError(
-            "bounds must be a pair (low, high) of finite numbers with low < high, or one such pair "
-            "per column; they are public, and chosen without looking at the records; got "
-            f"{bounds!r}."
-        )
+        array = reals("bounds", bounds, shapes=[(2,), ("d", 2)], error=ReleaseError)
+    except ReleaseError:
+        array = np.empty((0, 2))
     pairs = np.atleast_2d(array)
+    if not 0 < len(pairs) <= _MOST_COLUMNS or not np.all(pairs[:, 0] < pairs[:, 1]):
+        raise refusal("bounds", wanted, bounds, meaning=meaning, error=ReleaseError)
+    if np.abs(pairs).max() > FURTHEST:
+        raise refusal("bounds", "numbers of at most 2^500", bounds, error=ReleaseError)
     return tuple((float(low), float(high)) for low, high in pairs), array.ndim == 1
 
 
 def power_of_two(value: Any) -> float:
     """Return a granularity, which must be a power of two."""
-    number = float(value) if isinstance(value, int | float | np.number | Fraction) else math.nan
-    if not (math.isfinite(number) and number > 0 and math.frexp(number)[0] == 0.5):
-        raise ReleaseError(
-            "granularity must be a power of two, such as 1 or 2**-20 (so that records are divided "
-            f"by it without rounding); got {value!r}."
+    try:
+        number = float(reals("granularity", value, shapes=[()], above=0.0, error=ReleaseError))
+    except ReleaseError:
+        number = math.nan
+    if math.frexp(number)[0] != 0.5:
+        raise refusal(
+            "granularity",
+            "a power of two, such as 1 or 2**-20",
+            value,
+            meaning="so that records are divided by it without rounding",
+            error=ReleaseError,
         )
     return number

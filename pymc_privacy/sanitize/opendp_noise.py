@@ -1,4 +1,4 @@
-"""The same integer noise, drawn by OpenDP where it is installed."""
+"""The same integer noise, drawn by OpenDP where it is installed and cannot saturate."""
 
 from __future__ import annotations
 
@@ -7,11 +7,28 @@ from typing import Any
 
 from pymc_privacy.errors import ReleaseError
 
+# OpenDP adds noise to integers of 64 bits and stops at the ends. Noise of this scale gets there
+# with a probability below exp(-2^10); noise of a wider one would show the total beside the end.
+WIDEST = 2.0**53
+
 
 class OpenDPNoise:
-    """Noise of OpenDP's integer mechanisms, whose scale is ours and whose entropy is theirs."""
+    """Noise of OpenDP's integer mechanisms, whose scale is ours and whose entropy is theirs.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    widest : float
+        The largest scale that will be asked for, in units of the lattice.
+    """
+
+    def __init__(self, widest: float) -> None:
+        if widest > WIDEST:
+            raise ReleaseError(
+                'The scale of noise with sampler="opendp" must be at most 2^53 cells of the '
+                "lattice, since OpenDP's integers have 64 bits and saturate, which would show the "
+                f"total; got {widest:g} cells. Leave sampler= at its default, or give a coarser "
+                "granularity=."
+            )
         try:
             import opendp.prelude as dp
         except ImportError:
@@ -32,5 +49,10 @@ class OpenDPNoise:
 
     def _noise(self, make: Any, metric: Any, scale: Fraction, count: int) -> list[int]:
         domain = self._dp.vector_domain(self._dp.atom_domain(T="i64"), size=count)
-        # The scale is a float already, so that nothing is rounded here.
-        return [int(k) for k in make(domain, metric, scale=float(scale))([0] * count)]
+        try:
+            # The scale is a float already, so that nothing is rounded here.
+            return [int(k) for k in make(domain, metric, scale=float(scale))([0] * count)]
+        except Exception as error:
+            raise ReleaseError(
+                f"OpenDP must be able to draw noise of scale {float(scale):g}; it says: {error}"
+            ) from None

@@ -13,12 +13,24 @@ is not true. Three faults, each by itself enough:
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from pymc_privacy.accounting import GaussianDP, Guarantee, PureDP
+from pymc_privacy.arguments import (
+    generator,
+    integer,
+    kind_of,
+    pair,
+    positive,
+    real,
+    reals,
+    refusal,
+    text,
+)
 from pymc_privacy.errors import GuaranteeError
 from pymc_privacy.sanitize.calibrate import exactly
 from pymc_privacy.sanitize.histogram import Collapse, collapse_rule, p3_histogram
@@ -55,7 +67,9 @@ def precise_interval(
     >>> interval.label
     'nominal'
     """
-    tail = (1 - checked_prob(prob)) / 2
+    prob = checked_prob(prob)
+    text("name", name, error=GuaranteeError)
+    tail = (1 - prob) / 2
     options = {"epsilon": epsilon, "mu": mu, "collapse": collapse, "variant": variant}
     lower, upper = precise_quantiles(
         rng,
@@ -124,12 +138,17 @@ def precise_quantiles(
     >>> 0 < median < 1
     True
     """
-    _check_privacy(epsilon, mu)
+    check_privacy(epsilon, mu)
     low, high = _check_bounds(bounds)
     samples = _check_samples(samples)
     bin_width = 1 / (2 * samples * _check_density(density_bound))
-    if variant not in VARIANTS:
-        raise GuaranteeError(f"variant must be one of {', '.join(VARIANTS)}; got {variant!r}.")
+    if not isinstance(variant, str) or variant not in VARIANTS:
+        wanted = f"one of {', '.join(VARIANTS)}"
+        raise refusal("variant", wanted, variant, error=GuaranteeError)
+    generator("rng", rng, error=GuaranteeError)
+    points = reals("quantiles", quantiles, shapes=[("k",)], least=0, most=1, error=GuaranteeError)
+    if not points.size:
+        raise refusal("quantiles", "one or more", quantiles, error=GuaranteeError)
     histogram = p3_histogram(
         rng,
         thinned(draws, samples),
@@ -141,7 +160,7 @@ def precise_quantiles(
         nonnegative=variant.startswith("+"),
     )
     total = float(histogram.counts.sum()) if variant.endswith("*") else float(samples)
-    return [histogram.quantile(rng, q, total=total) for q in quantiles]
+    return [histogram.quantile(rng, q, total=total) for q in points.tolist()]
 
 
 def joint_guarantee(
@@ -176,36 +195,48 @@ def joint_guarantee(
     >>> round(joint_guarantee(269, epsilon=0.1, total_variation=0.0802).epsilon, 1)
     4.7
     """
-    _check_privacy(epsilon, mu)
-    if not total_variation > 0:
-        raise GuaranteeError(
-            "total_variation must be a number > 0 (with none the draws would not depend on the "
-            f"data); got {total_variation!r}."
-        )
+    check_privacy(epsilon, mu)
+    samples = _check_samples(samples)
+    meaning = "with none the draws would not depend on the data"
+    total_variation = real(
+        "total_variation", total_variation, above=0, most=1, meaning=meaning, error=GuaranteeError
+    )
     if mu is not None:
         return GaussianDP(math.sqrt(2) * samples * mu, neighbours="replace_one")
     assert epsilon is not None
-    most = float(2 * samples * exactly(epsilon))
+    joint = 2 * samples * exactly(epsilon)
+    if joint > sys.float_info.max:
+        raise GuaranteeError(
+            "What joint accounting supports must be a number that floats hold, 2 m epsilon; got "
+            f"m = {samples} and epsilon = {epsilon!r}."
+        )
+    most = float(joint)
     if total_variation >= 1 or epsilon > 300:
         return PureDP(most, neighbours="replace_one")
-    joint = samples * math.log1p(total_variation * math.expm1(2 * epsilon))
-    return PureDP(min(joint, most), neighbours="replace_one")
+    mixed = samples * math.log1p(total_variation * math.expm1(2 * epsilon))
+    return PureDP(min(mixed, most), neighbours="replace_one")
 
 
 def thinned(draws: Any, samples: int) -> np.ndarray:
     """Return that many of the draws, at equal distances in their order."""
-    array = np.asarray(draws, dtype=np.float64)
-    if array.ndim != 1 or not np.all(np.isfinite(array)):
+    try:
+        array = reals("draws", draws, shapes=[("m",)], error=GuaranteeError)
+    except GuaranteeError:
         raise GuaranteeError(
-            "draws must be a one-dimensional array of finite numbers, of one parameter; got shape "
-            f"{array.shape}."
-        )
+            "draws must be a one-dimensional array of finite numbers, of one parameter; got "
+            f"{_shape_of(draws)}."
+        ) from None
     if array.size < samples:
         raise GuaranteeError(
             f"draws must be at least samples = {samples} (the m of the method, which no draw may "
             f"serve twice); got {array.size}."
         )
     return array[np.linspace(0, array.size - 1, samples).round().astype(int)]
+
+
+def _shape_of(draws: Any) -> str:
+    plain = isinstance(draws, np.ndarray) and not isinstance(draws, np.ma.MaskedArray)
+    return f"shape {draws.shape}" if plain else kind_of(draws)
 
 
 def _most(density_bound: float, bounds: tuple[float, float]) -> float:
@@ -232,7 +263,8 @@ def _reasons(samples: int, supported: Guarantee, rule: Collapse) -> tuple[str, .
     return tuple(reasons)
 
 
-def _check_privacy(epsilon: float | None, mu: float | None) -> None:
+def check_privacy(epsilon: float | None, mu: float | None) -> None:
+    """Refuse both budgets, or neither, or one that is none."""
     if (epsilon is None) == (mu is None):
         raise GuaranteeError(
             "One of epsilon= (Laplace noise) and mu= (Gaussian noise) must be given; got "
@@ -243,30 +275,14 @@ def _check_privacy(epsilon: float | None, mu: float | None) -> None:
 
 
 def _check_bounds(bounds: Any) -> tuple[float, float]:
-    pair = np.asarray(bounds, dtype=float)
-    if pair.shape != (2,) or not np.all(np.isfinite(pair)) or not pair[0] < pair[1]:
-        raise GuaranteeError(
-            "bounds must be a pair (low, high) of finite numbers with low < high, fixed before "
-            f"looking at the data; got {bounds!r}."
-        )
-    return float(pair[0]), float(pair[1])
+    return pair("bounds", bounds, meaning="fixed before looking at the data", error=GuaranteeError)
 
 
 def _check_samples(samples: Any) -> int:
-    if not isinstance(samples, int | np.integer) or samples < 1:
-        raise GuaranteeError(
-            f"samples must be an integer > 0 (the number m of posterior draws); got {samples!r}."
-        )
-    return int(samples)
+    meaning = "the number m of posterior draws"
+    return integer("samples", samples, least=1, meaning=meaning, error=GuaranteeError)
 
 
 def _check_density(density_bound: Any) -> float:
-    number = (
-        float(density_bound) if isinstance(density_bound, int | float | np.number) else math.nan
-    )
-    if not (math.isfinite(number) and number > 0):
-        raise GuaranteeError(
-            "density_bound must be a finite number > 0 (the G of the method, how far the posterior "
-            f"density can move with one record); got {density_bound!r}."
-        )
-    return number
+    meaning = "the G of the method, how far the posterior density can move with one record"
+    return positive("density_bound", density_bound, meaning=meaning, error=GuaranteeError)

@@ -1,31 +1,152 @@
 """Quantiles by the exponential mechanism: `pp_quantile` of a posterior, `private_quantile` of data.
 
-The bounds are cut into a fixed number of cells. A cell is drawn with probability ∝ the exponential
-of its score, exactly: by comparing random bits with decimals, to as many digits as it takes. Output
-and comparisons are integers and decimals with error bounds, so that the proof is about the code as
-it runs.
+The plan is made of public arguments alone. Records become the cells that they lie in, which are
+integers, and one cell is drawn; its middle is what is published.
 """
 
 from __future__ import annotations
 
-import bisect
-import itertools
+import datetime
 import math
-from decimal import Decimal, localcontext
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from pymc_privacy.accounting import Neighbours, PureDP
+from pymc_privacy.arguments import Shape, choice, integer, neighbours, pair, probability, reals
 from pymc_privacy.errors import GuaranteeError, ReleaseError
 from pymc_privacy.sanitize.calibrate import exactly
 from pymc_privacy.sanitize.exact_noise import ExactNoise, RandBelow
-from pymc_privacy.sanitize.interval import PrivateInterval, checked_prob
-from pymc_privacy.sanitize.lattice import checked_bounds
+from pymc_privacy.sanitize.exponential_choice import CELLS, cells_of, middle_of, select
+from pymc_privacy.sanitize.interval import PrivateInterval, checked_prob, share_of
 from pymc_privacy.sanitize.ledger import Ledger
+from pymc_privacy.sanitize.plan import charge, checked_date, checked_ledger, checked_name
+from pymc_privacy.sanitize.releases import NOT_PROTECTED
+from pymc_privacy.sanitize.rows import rows
 
-_CELLS = 2**20
+
+@dataclass(frozen=True)
+class QuantilePlan:
+    """How a quantile will be published, and what that promises; it has not seen the records.
+
+    Parameters
+    ----------
+    of : {"records", "draws"}
+        Of the records themselves, or of draws of a posterior.
+    quantile : float
+    bounds : (float, float)
+    guarantee : PureDP
+    name : str
+    """
+
+    of: Literal["records", "draws"]
+    quantile: float
+    bounds: tuple[float, float]
+    guarantee: PureDP
+    name: str
+
+    def __post_init__(self) -> None:
+        choice("of", self.of, ("records", "draws"), error=ReleaseError)
+        quantile = probability("quantile", self.quantile, error=GuaranteeError)
+        meaning = "fixed before looking at the data"
+        bounds = pair("bounds", self.bounds, meaning=meaning, error=ReleaseError)
+        object.__setattr__(self, "quantile", quantile)
+        object.__setattr__(self, "bounds", bounds)
+        checked_name(self.name)
+        if not isinstance(self.guarantee, PureDP):
+            raise GuaranteeError(f"A quantile must promise PureDP; got {self.guarantee!r}.")
+        neighbours(self.guarantee.neighbours, error=GuaranteeError)
+
+    def cells(self, values: Any) -> np.ndarray:
+        """Return the cells of records or draws: here they enter, as integers they leave."""
+        array = checked_draws(values) if self.of == "draws" else rows("records", values, None)
+        if not array.size and (self.of == "draws" or self.guarantee.neighbours == "replace_one"):
+            raise ReleaseError(f"{self.of} must be finite numbers, one or more; got 0 values.")
+        return cells_of(array, self.bounds)
+
+    def drawn(self, randbelow: RandBelow, cells: np.ndarray) -> int:
+        """Draw the cell to publish.
+
+        Of records, i - q n moves by 1 at most. Of m draws, exponents lie in [0, epsilon / 2],
+        whatever the draws are.
+        """
+        q, epsilon = exactly(self.quantile), exactly(self.guarantee.epsilon)
+        if self.of == "records":
+            return select(randbelow, cells, q * len(cells), epsilon / 2)
+        rank = Fraction(math.ceil(q * len(cells)))
+        return select(randbelow, cells, rank, epsilon / (2 * (len(cells) + 1)))
+
+
+class PrivateQuantile(float):
+    """A published quantile: a float that knows what it promises, and can be written as a card.
+
+    Parameters
+    ----------
+    plan : QuantilePlan
+    cell : int
+        Which of the cells between the bounds was drawn; the value is its middle.
+    published : str
+        The date.
+
+    Examples
+    --------
+    >>> import pymc_privacy as pmp
+    >>> median = pmp.private_quantile(
+    ...     [3.0, 4.0, 9.0], 0.5, bounds=(0, 10), epsilon=1.0, neighbours="replace_one"
+    ... )
+    >>> 0 < median < 10, median.label, median.guarantee.epsilon
+    (True, 'proven', 1.0)
+    """
+
+    plan: QuantilePlan
+    cell: int
+    published: str
+
+    def __new__(cls, plan: QuantilePlan, cell: int, published: str) -> PrivateQuantile:
+        """Return the middle of the cell."""
+        where = integer("cell", cell, least=0, most=CELLS - 1, error=ReleaseError)
+        self = super().__new__(cls, middle_of(where, plan.bounds))
+        self.plan, self.cell, self.published = plan, where, checked_date(published)
+        return self
+
+    def __getnewargs__(self) -> tuple[QuantilePlan, int, str]:  # type: ignore[override]
+        """Return what a copy is made of."""
+        return self.plan, self.cell, self.published
+
+    @property
+    def name(self) -> str:
+        """Return what was released."""
+        return self.plan.name
+
+    @property
+    def label(self) -> str:
+        """Return "proven": the code enforces all that the proof needs."""
+        return "proven"
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Return nothing, on which the guarantee rests."""
+        return ()
+
+    @property
+    def guarantee(self) -> PureDP:
+        """Return what is promised to each person."""
+        return self.plan.guarantee
+
+    def statement(self) -> str:
+        """Say in sentences what was published, what is promised, and what is not."""
+        low, high = self.plan.bounds
+        return "\n".join(
+            [
+                f"{self.name}: {self.guarantee}.",
+                f"Label: {self.label}.",
+                f"The {self.plan.quantile:g} quantile of the {self.plan.of}, by the exponential "
+                f"mechanism on {CELLS} cells of [{low:g}, {high:g}]: {float(self):.6g}.",
+                f"Not protected: {'; '.join(NOT_PROTECTED)}.",
+            ]
+        )
 
 
 def pp_quantile(
@@ -35,7 +156,8 @@ def pp_quantile(
     bounds: tuple[float, float],
     epsilon: float,
     ledger: Ledger | None = None,
-) -> float:
+    name: str = "pp_quantile",
+) -> PrivateQuantile:
     """Return a posterior quantile by the exponential mechanism: PPquantile (Liu et al., Alg. 3).
 
     It is epsilon-DP whatever the draws are: a point with j of the m draws below it has a weight of
@@ -53,6 +175,12 @@ def pp_quantile(
         Fixed before looking at the data.
     epsilon : float
     ledger : Ledger, optional
+    name : str
+
+    Returns
+    -------
+    PrivateQuantile
+        A float with a guarantee, a statement and a card.
 
     Examples
     --------
@@ -62,10 +190,10 @@ def pp_quantile(
     >>> 0 < pmp.pp_quantile(draws, 0.5, bounds=(0, 1), epsilon=1.0) < 1
     True
     """
-    values, pair = _sorted(draws, "draws"), _pair(bounds)
-    q, exact = _checked_quantile(quantile), exactly(PureDP(epsilon).epsilon)
-    _charge(ledger, epsilon, "replace_one", "pp_quantile")
-    return _posterior_quantile(ExactNoise().randbelow, values, q, pair, exact)
+    guarantee = PureDP(epsilon, neighbours="replace_one")
+    plan = QuantilePlan("draws", quantile, bounds, guarantee, name)
+    [published] = _published([plan], draws, ledger, guarantee, unless="pp_quantile")
+    return published
 
 
 def private_quantile(
@@ -76,7 +204,8 @@ def private_quantile(
     epsilon: float,
     neighbours: Neighbours,
     ledger: Ledger | None = None,
-) -> float:
+    name: str = "private_quantile",
+) -> PrivateQuantile:
     """Return a quantile of the records themselves: PrivateQuantile (Smith 2011), epsilon-DP.
 
     A point with i of the n records below it has a weight of ``exp(-epsilon |i - q n| / 2)``.
@@ -86,7 +215,7 @@ def private_quantile(
     Parameters
     ----------
     records : array_like
-        One number for each record; clipped to the bounds.
+        One number for each record, shape (n,); clipped to the bounds.
     quantile : float
         In (0, 1).
     bounds : (float, float)
@@ -94,6 +223,12 @@ def private_quantile(
     epsilon : float
     neighbours : {"replace_one", "add_remove"}
     ledger : Ledger, optional
+    name : str
+
+    Returns
+    -------
+    PrivateQuantile
+        A float with a guarantee, a statement and a card.
 
     Examples
     --------
@@ -106,11 +241,10 @@ def private_quantile(
     >>> 45 < median < 55
     True
     """
-    values = _sorted(records, "records")
-    rank = exactly(_checked_quantile(quantile)) * len(values)
-    rate = exactly(PureDP(epsilon, neighbours=neighbours).epsilon) / 2
-    _charge(ledger, epsilon, neighbours, "private_quantile")
-    return _select(ExactNoise().randbelow, values, rank, rate, _pair(bounds))
+    guarantee = PureDP(epsilon, neighbours=neighbours)
+    plan = QuantilePlan("records", quantile, bounds, guarantee, name)
+    [published] = _published([plan], records, ledger, guarantee, unless="private_quantile")
+    return published
 
 
 def pp_interval(
@@ -139,106 +273,43 @@ def pp_interval(
     >>> pmp.pp_interval(draws, bounds=(0, 1), epsilon=1.0).label
     'proven'
     """
-    tail = (1 - checked_prob(prob)) / 2
-    values, pair = _sorted(draws, "draws"), _pair(bounds)
+    prob = checked_prob(prob)
     guarantee = PureDP(epsilon, neighbours="replace_one")
-    half = exactly(guarantee.epsilon) / 2
-    if ledger is not None:
-        ledger.charge(guarantee, what=name)
-    below = ExactNoise().randbelow
-    ends = [_posterior_quantile(below, values, q, pair, half) for q in (tail, 1 - tail)]
+    half = share_of(guarantee, 2)
+    tail = (1 - prob) / 2
+    plans = [QuantilePlan("draws", q, bounds, half, name) for q in (tail, 1 - tail)]
+    published = _published(plans, draws, ledger, guarantee, unless="parameter")
     return PrivateInterval(
-        lower=ends[0],
-        upper=ends[1],
+        lower=float(published[0]),
+        upper=float(published[1]),
         prob=prob,
         method="PPquantile",
         label="proven",
         assumptions=("Coverage: none is known; the two ends are nearly uniform on the bounds.",),
         guarantee=guarantee,
+        releases=tuple(published),
         name=name,
     )
 
 
-def _posterior_quantile(
-    randbelow: RandBelow,
-    values: np.ndarray,
-    quantile: float,
-    bounds: tuple[float, float],
-    epsilon: Fraction,
-) -> float:
-    """Return the quantile of sorted draws after Algorithm 3."""
-    rank = math.ceil(exactly(quantile) * len(values))
-    return _select(randbelow, values, Fraction(rank), epsilon / (2 * (len(values) + 1)), bounds)
+def checked_draws(draws: Any) -> np.ndarray:
+    """Return draws of one parameter, of one chain or of several, in one row."""
+    shapes: list[Shape] = [("m",), ("chains", "m")]
+    return reals("draws", draws, shapes=shapes, confidential=True, error=ReleaseError).ravel()
 
 
-def _select(
-    randbelow: RandBelow,
-    values: np.ndarray,
-    rank: Fraction,
-    rate: Fraction,
-    bounds: tuple[float, float],
-) -> float:
-    """Draw a cell with probability ∝ exp(-rate |values below it - rank|), exactly."""
-    low, high = bounds
-    inside = (np.clip(values, low, high) - low) / (high - low)
-    cells = np.minimum(np.floor(inside * _CELLS).astype(np.int64), _CELLS - 1)
-    # Between the cells of two values all cells have the same number of values below them.
-    ends, counts = np.unique(cells, return_counts=True)
-    lengths = np.diff([-1, *ends.tolist(), _CELLS - 1])
-    below = np.concatenate([[0], np.cumsum(counts)])
-    gap = _choose(randbelow, lengths.tolist(), [rate * abs(int(i) - rank) for i in below])
-    cell = int([0, *(ends + 1).tolist()][gap]) + randbelow(int(lengths[gap]))
-    return low + (high - low) * (cell + 0.5) / _CELLS
-
-
-def _choose(randbelow: RandBelow, lengths: list[int], exponents: list[Fraction]) -> int:
-    """Draw an index with probability ∝ length exp(-exponent), exactly.
-
-    A uniform number is compared with the cumulated weights, in decimals with a bound on their
-    error. Where that leaves the index open, number and weights are continued to more digits.
-    """
-    least = min(x for x, length in zip(exponents, lengths, strict=True) if length)
-    drawn, bits = 0, 0
-    for digits in itertools.count(40, 40):
-        drawn, bits = (drawn << 128) + randbelow(1 << 128), bits + 128
-        with localcontext(prec=digits, Emin=-(10**9), Emax=10**9):
-            weights = [
-                length * (Decimal((least - x).numerator) / (least - x).denominator).exp()
-                for x, length in zip(exponents, lengths, strict=True)
-            ]
-            edges = list(itertools.accumulate(weights))
-            point, step = Decimal(drawn) / (1 << bits), Decimal(1) / (1 << bits)
-            # The exponent is right to x units of its last digit, and x exp(-x) <= 1; so each
-            # weight is right to a few units of its last digit, and to a few times its length.
-            error = (edges[-1] + _CELLS) * len(edges) * Decimal(10) ** (3 - digits)
-            first = bisect.bisect_right(edges, point * edges[-1] - error)
-            last = bisect.bisect_right(edges, (point + step) * edges[-1] + error)
-            if first == last < len(edges):
-                return first
-    raise AssertionError("unreachable")
-
-
-def _sorted(values: Any, what: str) -> np.ndarray:
-    array = np.sort(np.asarray(values, dtype=np.float64).ravel())
-    if not array.size or not np.all(np.isfinite(array)):
-        raise ReleaseError(
-            f"{what} must be finite numbers, one or more; got {array.size} values, or NaN or "
-            "infinity among them."
-        )
-    return array
-
-
-def _pair(bounds: Any) -> tuple[float, float]:
-    [pair], _ = checked_bounds(bounds)
-    return pair
-
-
-def _checked_quantile(quantile: float) -> float:
-    if not (isinstance(quantile, int | float) and 0 < quantile < 1):
-        raise GuaranteeError(f"quantile must be a number in (0, 1); got {quantile!r}.")
-    return float(quantile)
-
-
-def _charge(ledger: Ledger | None, epsilon: float, neighbours: Neighbours, what: str) -> None:
-    if ledger is not None:
-        ledger.charge(PureDP(epsilon, neighbours=neighbours), what=what)
+def _published(
+    plans: list[QuantilePlan],
+    values: Any,
+    ledger: Ledger | None,
+    guarantee: PureDP,
+    *,
+    unless: str,
+) -> list[PrivateQuantile]:
+    """Let records become integers, charge the ledger once, and draw a cell for each plan."""
+    ledger = checked_ledger(ledger)
+    cells = plans[0].cells(values)
+    charge(ledger, guarantee, plans[0].name, unless=unless)
+    today = datetime.date.today().isoformat()
+    below = ExactNoise().randbelow
+    return [PrivateQuantile(plan, plan.drawn(below, cells), today) for plan in plans]

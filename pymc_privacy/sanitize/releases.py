@@ -1,41 +1,40 @@
 """`release`: a noisy total that may be published, with a card that says what it is.
 
-The order of events is the contract: arguments are checked, records are checked, clipped, rounded
-and added up, the ledger is charged, and only then is noise drawn. Not protected, here or anywhere
-in this package: timing, memory, logs, exceptions, files in between, and choices of bounds, models
-or releases that were made after a look at the records.
+The order of events is the contract, here and in all functions that publish: all arguments are
+checked, the plan is made of them, the records are checked to fit and become integers, the ledger is
+charged, noise is drawn, and the card says what the plan said. Not protected, here or anywhere in
+this package: timing, memory, logs, exceptions, files in between, and choices of bounds, models or
+releases that were made after a look at the records.
 """
 
 from __future__ import annotations
 
 import datetime
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from pymc_privacy.accounting import ApproximateDP, Guarantee, PureDP, zero_concentrated_rho
+from pymc_privacy.accounting import Guarantee
+from pymc_privacy.arguments import choice, generator, instance, integer
 from pymc_privacy.errors import InsecureNoiseWarning, ReleaseError
-from pymc_privacy.mechanisms import (
-    AdditiveMechanism,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Gaussian,
-    Laplace,
-)
-from pymc_privacy.sanitize.calibrate import (
-    Calibration,
-    Sensitivity,
-    calibrate,
-    granularity_for,
-    promised,
-)
+from pymc_privacy.mechanisms import AdditiveMechanism
+from pymc_privacy.sanitize.calibrate import Calibration, Sensitivity
 from pymc_privacy.sanitize.exact_noise import ExactNoise, Noise, SimulatedNoise
-from pymc_privacy.sanitize.lattice import Lattice, checked_bounds, power_of_two
+from pymc_privacy.sanitize.lattice import Lattice
 from pymc_privacy.sanitize.ledger import Ledger
 from pymc_privacy.sanitize.opendp_noise import OpenDPNoise
+from pymc_privacy.sanitize.plan import (
+    ReleasePlan,
+    Totals,
+    charge,
+    checked_date,
+    checked_ledger,
+    checked_size,
+    plan_release,
+)
 
 NOT_PROTECTED = (
     "timing, memory, logs, error messages and intermediate files",
@@ -45,44 +44,91 @@ SIMULATED = (
     "SIMULATION ONLY. This noise comes from a seedable generator: whoever knows the seed can take "
     "it off again. The output is not differentially private. Do not publish it. Use release()."
 )
-_SAMPLERS = {"exact": ExactNoise, "opendp": OpenDPNoise}
+SAMPLERS = ("exact", "opendp", "simulated")
+_LARGEST = 2**1000  # of what is published: floats hold it
 
 
 @dataclass(frozen=True)
 class Release:
     """A published total: integers on a lattice, the law of their noise, and what it promises.
 
+    Law, sensitivity and label follow from the plan; there is no field that could contradict it.
+
     Parameters
     ----------
-    name : str
+    plan : ReleasePlan
     integers : tuple of int
         Total plus noise, in units of the granularity.
-    lattice : Lattice
-        Bounds of the contributions, and the granularity.
-    calibration : Calibration
-        Family and scale of the noise in the same units, guarantee, sensitivity.
     size : int or None
-        The number of records, where it is public.
+        The number of records, where it is public: under replacement.
     published : str
         The date.
-    sampler : str
-        Where the noise came from: "exact", "opendp" or "simulated".
+    sampler : {"exact", "opendp", "simulated"}
+        Where the noise came from.
 
     Examples
     --------
     >>> import pymc_privacy as pmp
-    >>> published = pmp.release([0, 1, 1], bounds=(0, 1), epsilon=1.0, neighbours="replace_one")
-    >>> published.mechanism.scale, published.sensitivity.status
-    (1.0, 'proved')
+    >>> published = pmp.release(
+    ...     [0, 1, 1], bounds=(0, 1), integers=True, epsilon=1.0, neighbours="replace_one"
+    ... )
+    >>> published.mechanism.scale, published.label
+    (1.0, 'proven')
     """
 
-    name: str
+    plan: ReleasePlan
     integers: tuple[int, ...]
-    lattice: Lattice
-    calibration: Calibration
     size: int | None
     published: str
     sampler: str
+
+    def __post_init__(self) -> None:
+        instance("plan", self.plan, ReleasePlan, "a ReleasePlan", error=ReleaseError)
+        choice("sampler", self.sampler, SAMPLERS, error=ReleaseError)
+        cell = Fraction(self.lattice.granularity)
+        whole = isinstance(self.integers, tuple) and all(type(i) is int for i in self.integers)
+        if (
+            not whole
+            or len(self.integers) != len(self.lattice.bounds)
+            or any(abs(i) * cell > _LARGEST for i in self.integers)
+        ):
+            raise ReleaseError(
+                f"integers must be one int for each of the {len(self.lattice.bounds)} columns, "
+                "and floats must hold what they stand for; got others."
+            )
+        if (self.size is None) != (self.guarantee.neighbours == "add_remove"):
+            raise ReleaseError(
+                "size must be given where neighbours replace a record, and must not be where they "
+                f"add or remove one; got {self.size!r} with {self.guarantee.neighbours!r}."
+            )
+        if self.size is not None:
+            integer("size", self.size, least=1, error=ReleaseError)
+        checked_date(self.published)
+
+    @property
+    def name(self) -> str:
+        """Return what was released."""
+        return self.plan.name
+
+    @property
+    def lattice(self) -> Lattice:
+        """Return bounds and granularity."""
+        return self.plan.lattice
+
+    @property
+    def calibration(self) -> Calibration:
+        """Return the noise, and what it promises."""
+        return self.plan.calibration
+
+    @property
+    def label(self) -> str:
+        """Return "proven", "conditional" (a sensitivity was stated) or "nominal" (simulated)."""
+        return "nominal" if self.simulated else self.plan.label
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Return what the guarantee rests on and nobody has checked."""
+        return self.plan.assumptions
 
     @property
     def value(self) -> Any:
@@ -93,7 +139,7 @@ class Release:
     @property
     def guarantee(self) -> Guarantee:
         """Return what is promised to each person."""
-        return self.calibration.guarantee
+        return self.plan.guarantee
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -103,24 +149,12 @@ class Release:
     @property
     def scale(self) -> float:
         """Return the scale of the noise in units of the statistic."""
-        return self.calibration.scale * self.lattice.granularity
+        return self.plan.scale
 
     @property
     def mechanism(self) -> AdditiveMechanism:
-        """Return the law of `value` given the total.
-
-        On a lattice of integers it is the discrete law that was drawn from. On a finer one it is
-        the continuous law of the same scale: rounding a record to the lattice moves a log density
-        by half a cell / scale, 2^-33 for the granularity that is chosen by default.
-        """
-        discrete = self.lattice.granularity == 1
-        stated = {"sensitivity": self.sensitivity.value, "neighbours": self.guarantee.neighbours}
-        if isinstance(self.guarantee, PureDP):
-            pure: Any = DiscreteLaplace if discrete else Laplace
-            return pure(scale=self.scale, epsilon=self.guarantee.epsilon, **stated)
-        # Integer noise is not known to be Gaussian-private; rho is what was proved for it.
-        kind: Any = DiscreteGaussian if discrete else Gaussian
-        return kind(scale=self.scale, rho=_rho(self.guarantee), **stated)
+        """Return the law of `value` given the total; see `ReleasePlan.mechanism`."""
+        return self.plan.mechanism
 
     @property
     def simulated(self) -> bool:
@@ -136,7 +170,9 @@ class Release:
         }
         lines = [
             f"{self.name}: {self.guarantee}.",
+            f"Label: {self.label}.",
             f"{self.sensitivity}",
+            *[f"Assumption: {assumption}" for assumption in self.assumptions],
             f"Noise: {law}, on multiples of {self.lattice.granularity:g}, "
             f"{source.get(self.sampler, 'simulated')}.",
             f"Not protected: {'; '.join(NOT_PROTECTED)}.",
@@ -157,6 +193,8 @@ def release(
     rho: float | None = None,
     sensitivity: float | None = None,
     granularity: float | None = None,
+    integers: bool = False,
+    size: int | None = None,
     unit: str = "one record",
     name: str = "release",
     ledger: Ledger | None = None,
@@ -165,13 +203,15 @@ def release(
     """Publish the total of the contributions with noise that keeps the promise.
 
     There is no seed: a known seed takes the noise off again. The noise is drawn exactly, on
-    integers (Canonne, Kamath & Steinke 2020), after the ledger has been charged. Under
+    integers (Canonne, Kamath & Steinke 2020), after the ledger has been charged. Lattice, scale
+    and charge follow from the arguments and never from the records or their type. Under
     ``add_remove`` the number of records is not part of the result.
 
     Parameters
     ----------
     contributions : array_like
-        What each record adds: shape (n,) or (n, d), records on axis 0. Finite; clipped here.
+        What each record adds: shape (n,) or (n, d), records on axis 0. Finite; clipped and
+        rounded here, each by itself.
     bounds : (float, float) or sequence of them
         Public bounds of each column, chosen without looking at the records.
     neighbours : {"replace_one", "add_remove"}
@@ -181,13 +221,21 @@ def release(
         Approximate, or zero-concentrated privacy: Gaussian noise.
     sensitivity : float, optional
         L1 (Laplace) or L2 (Gaussian) distance that one record can move the total, where it is
-        known to be less than the bounds imply. It is tagged "asserted".
+        known to be less than the bounds imply. It is tagged "asserted", and the release
+        "conditional".
     granularity : float, optional
         Power of two to whose multiples contributions are rounded: 1 for integers, otherwise
         about 2^-32 of the scale of the noise.
+    integers : bool
+        Contributions are whole numbers, and so are the bounds: the noise is that of integers.
+        Whatever is not whole is rounded. Without it integers are treated as any real number.
+    size : int, optional
+        The number of records, where it is public and was fixed beforehand; records that are
+        more or fewer are refused.
     unit : str
         What a record is, in the guarantee.
     name : str
+        Of what is released; one that you give can be charged to a ledger once.
     ledger : Ledger, optional
         Charged before any noise is drawn; an overdraft is refused.
     sampler : {"exact", "opendp"}
@@ -210,21 +258,25 @@ def release(
     >>> print(published.sensitivity)  # doctest: +ELLIPSIS
     L1 sensitivity 100, proved: Contributions are clipped to [0, 100] and rounded to ...
     """
-    if sampler not in _SAMPLERS:
-        raise ReleaseError(f'sampler must be "exact" or "opendp"; got {sampler!r}.')
-    promise = promised(epsilon=epsilon, delta=delta, rho=rho, neighbours=neighbours, unit=unit)
-    planned = planned_release(
-        contributions,
-        bounds,
-        promise,
-        name=name,
+    choice("sampler", sampler, SAMPLERS[:2], error=ReleaseError)
+    ledger = checked_ledger(ledger)
+    plan = plan_release(
+        bounds=bounds,
+        neighbours=neighbours,
+        epsilon=epsilon,
+        delta=delta,
+        rho=rho,
         sensitivity=sensitivity,
         granularity=granularity,
+        integers=integers,
+        unit=unit,
+        name=name,
     )
-    noise = _SAMPLERS[sampler]()
-    if ledger is not None:
-        ledger.charge(planned.guarantee, what=name)
-    return with_noise(noise, planned, sampler)
+    size = checked_size(size, plan.guarantee)
+    noise = _source(sampler, plan)
+    totals = plan.totals(contributions, size=size)
+    charge(ledger, plan.guarantee, plan.name, unless="release")
+    return with_noise(noise, plan, totals, sampler)
 
 
 def simulate_release(
@@ -238,6 +290,9 @@ def simulate_release(
     rho: float | None = None,
     sensitivity: float | None = None,
     granularity: float | None = None,
+    integers: bool = False,
+    size: int | None = None,
+    unit: str = "one record",
     name: str = "release",
 ) -> Release:
     """Rehearse `release` with seedable noise; the result must not be published.
@@ -248,7 +303,9 @@ def simulate_release(
     Parameters
     ----------
     rng : np.random.Generator
-    contributions, bounds, neighbours, epsilon, delta, rho, sensitivity, granularity, name
+    contributions, bounds, neighbours, epsilon, delta, rho, sensitivity, granularity, integers
+        As for `release`.
+    size, unit, name
         As for `release`.
 
     Examples
@@ -264,79 +321,46 @@ def simulate_release(
     >>> rehearsal.simulated
     True
     """
-    warnings.warn(SIMULATED, InsecureNoiseWarning, stacklevel=2)
-    promise = promised(
-        epsilon=epsilon, delta=delta, rho=rho, neighbours=neighbours, unit="one record"
-    )
-    planned = planned_release(
-        contributions,
-        bounds,
-        promise,
-        name=name,
+    generator("rng", rng, error=ReleaseError)
+    plan = plan_release(
+        bounds=bounds,
+        neighbours=neighbours,
+        epsilon=epsilon,
+        delta=delta,
+        rho=rho,
         sensitivity=sensitivity,
         granularity=granularity,
-    )
-    return with_noise(SimulatedNoise(rng), planned, "simulated")
-
-
-def _rho(guarantee: Guarantee) -> float:
-    if isinstance(guarantee, ApproximateDP):
-        return zero_concentrated_rho(guarantee.epsilon, guarantee.delta)
-    return guarantee.to_zero_concentrated().rho
-
-
-def planned_release(
-    contributions: Any,
-    bounds: Any,
-    promise: tuple[Guarantee, float],
-    *,
-    name: str,
-    sensitivity: float | None = None,
-    granularity: float | None = None,
-    proof: str | None = None,
-) -> Release:
-    """Return a release that has everything but its noise: confidential until that is added.
-
-    With `proof` the sensitivity is tagged proved: of contributions before rounding, computed by
-    this package from records that it clips.
-    """
-    guarantee, level = promise
-    assert guarantee.neighbours is not None
-    array = np.asarray(contributions)
-    pairs, scalar = checked_bounds(bounds)
-    whole = array.dtype.kind in "iub" and all(end == round(end) for pair in pairs for end in pair)
-    lattice = Lattice(pairs, 1.0, scalar)
-    if granularity is not None:
-        lattice = replace(lattice, granularity=power_of_two(granularity))
-    elif not whole:
-        pure = isinstance(guarantee, PureDP)
-        cell = granularity_for(lattice, guarantee.neighbours, level, pure)
-        lattice = replace(lattice, granularity=cell)
-    kept_whole = whole and lattice.granularity <= 1
-    calibration = calibrate(
-        lattice, guarantee, level, stated=sensitivity, whole=kept_whole, proof=proof
-    )
-    totals = lattice.totals(array)
-    replaced = guarantee.neighbours == "replace_one"
-    if replaced and not len(array):
-        raise ReleaseError(
-            "contributions must have a row or more, because neighbours replace one record; got "
-            "no records."
-        )
-    return Release(
+        integers=integers,
+        unit=unit,
         name=name,
-        integers=tuple(totals),
-        lattice=lattice,
-        calibration=calibration,
-        size=len(array) if replaced else None,
-        published=datetime.date.today().isoformat(),
-        sampler="none",
     )
+    totals = plan.totals(contributions, size=checked_size(size, plan.guarantee))
+    warnings.warn(SIMULATED, InsecureNoiseWarning, stacklevel=2)
+    return with_noise(SimulatedNoise(rng), plan, totals, "simulated")
 
 
-def with_noise(noise: Noise, planned: Release, sampler: str) -> Release:
-    """Add noise to a planned release."""
-    draw = noise.laplace if planned.calibration.family == "laplace" else noise.gaussian
-    drawn = draw(Fraction(planned.calibration.scale), len(planned.integers))
-    integers = tuple(total + k for total, k in zip(planned.integers, drawn, strict=True))
-    return replace(planned, integers=integers, sampler=sampler)
+def _source(sampler: str, plan: ReleasePlan) -> Noise:
+    """Return the noise of a plan; one draw that sees no records shows that it works."""
+    if sampler == "exact":
+        return ExactNoise()
+    noise = OpenDPNoise(plan.calibration.scale)
+    drawn(noise, plan)
+    return noise
+
+
+def drawn(noise: Noise, plan: ReleasePlan) -> list[int]:
+    """Draw the noise of a plan, one integer for each column."""
+    draw = noise.laplace if plan.calibration.family == "laplace" else noise.gaussian
+    return draw(Fraction(plan.calibration.scale), len(plan.lattice.bounds))
+
+
+def with_noise(noise: Noise, plan: ReleasePlan, totals: Totals, sampler: str) -> Release:
+    """Add noise to totals; nothing else of the records is published."""
+    noisy = [total + k for total, k in zip(totals.integers, drawn(noise, plan), strict=True)]
+    return Release(
+        plan=plan,
+        integers=tuple(noisy),
+        size=totals.size if plan.guarantee.neighbours == "replace_one" else None,
+        published=datetime.date.today().isoformat(),
+        sampler=sampler,
+    )

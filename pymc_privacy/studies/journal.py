@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,31 +24,39 @@ _OPEN: set[Path] = set()
 class Journal:
     """The lines of one study, and what study they belong to."""
 
-    def __init__(self, path: str | os.PathLike[str], identity: dict[str, Any]):
-        self.path = Path(path)
+    def __init__(self, path: Path, identity: dict[str, Any]):
+        self.path = path
         self.identity = identity
 
     def read(self) -> dict[str, dict[str, Any]]:
         """Return the last complete line of each replicate by its key."""
         try:
+            if self.path.exists() and not self.path.is_file():
+                raise OSError(0, "not an ordinary file")
             text = self.path.read_bytes()
         except FileNotFoundError:
             return {}
+        except OSError as error:
+            raise self._unusable(error) from None
         first, *lines = self._complete(text) or [self.identity]
         if first != self.identity:
             raise StudyError(
                 f"The results of a study must be kept apart from those of others; {self.path} "
                 f"holds {_named(first)}; got {_named(self.identity)}. Choose another path."
             )
+        if not all(map(_is_line, lines)):
+            raise StudyError(
+                f"Every finished line of {self.path} must be one that a study has written; got "
+                "one that is not. Choose another path, or mend that line."
+            )
         return {line["key"]: line for line in lines}
 
     @contextmanager
     def writing(self) -> Iterator[Writer]:
         """Lock the file, cut off a torn line, and hand out what appends to it."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(self.path):
+        with _locked(self.path, self._open):
             self.read()
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            descriptor = self._open(self.path, os.O_APPEND)
             try:
                 text = self.path.read_bytes()
                 os.ftruncate(descriptor, text.rfind(b"\n") + 1)
@@ -60,11 +68,24 @@ class Journal:
             finally:
                 os.close(descriptor)
 
+    def _open(self, path: Any, flags: int = 0) -> int:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            return os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o644)
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def _unusable(self, error: OSError) -> StudyError:
+        return StudyError(
+            "The results of a study must go to a file that can be read and written, in a folder "
+            f"that can be written; got {self.path} ({error.strerror})."
+        )
+
     def _complete(self, text: bytes) -> list[dict[str, Any]]:
         """Return all lines that were written to their end."""
         try:
             return [json.loads(line) for line in text.split(b"\n")[:-1]]
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise StudyError(
                 f"Every finished line of {self.path} must be JSON, as a study has written it; "
                 f"got one that is not ({error}). Choose another path, or mend that line."
@@ -86,7 +107,7 @@ class Writer:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path, opened: Callable[[str], int]) -> Iterator[None]:
     """Hold a lock beside the file; without fcntl, as on Windows, only within this process."""
     key = path.resolve()
     refusal = StudyError(
@@ -94,10 +115,10 @@ def _locked(path: Path) -> Iterator[None]:
     )
     if key in _OPEN:
         raise refusal
-    _OPEN.add(key)
     # Closing any descriptor of a file drops its POSIX locks, and the results are read while they
     # are written: hence a file of its own.
-    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = opened(f"{path}.lock")
+    _OPEN.add(key)
     try:
         try:
             import fcntl
@@ -125,5 +146,18 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _named(identity: dict[str, Any]) -> str:
+def _named(identity: Any) -> str:
+    if not isinstance(identity, dict):
+        return "no study"
     return f"{identity.get('study', 'no study')} with seed {identity.get('seed')}"
+
+
+def _is_line(line: Any) -> bool:
+    """Return whether a line is the outcome of a replicate."""
+    return (
+        isinstance(line, dict)
+        and isinstance(line.get("key"), str)
+        and isinstance(line.get("seconds"), int | float)
+        and isinstance(line.get("result", {}), dict)
+        and ("result" in line) != ("error" in line)
+    )

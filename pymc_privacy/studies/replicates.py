@@ -11,10 +11,12 @@ import json
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pymc_privacy.arguments import shown
 from pymc_privacy.errors import StudyError
 
 RESERVED = ("replicate", "seconds", "error", "traceback")
@@ -49,12 +51,19 @@ class Outcome(NamedTuple):
 
 
 def run_replicate(
-    function: Callable[..., Mapping], replicate: Replicate, seed: int, ticket: str = ""
+    function: Callable[..., Mapping],
+    replicate: Replicate,
+    seed: int,
+    ticket: str = "",
+    started: str = "",
 ) -> Outcome:
     """Run one replicate; an exception becomes a line with its error.
 
-    A ticket makes two calls differ, for executors that answer equal calls from memory.
+    A ticket makes two calls differ, for executors that answer equal calls from memory. It is left
+    as a file in the folder `started`, if there is one, for whoever must know after a crash.
     """
+    if started:
+        (Path(started) / ticket).touch()
     start = time.perf_counter()
     try:
         result = function(replicate.generator(seed), **replicate.setting)
@@ -62,7 +71,9 @@ def run_replicate(
         _check_names(result, replicate)
         line = {"key": replicate.key, "seconds": seconds, "result": _plain(result)}
         return Outcome(json.dumps(line))
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise  # by whoever runs the study
+    except BaseException as error:
         return failure(replicate, error, seconds=time.perf_counter() - start)
 
 
@@ -71,10 +82,24 @@ def failure(replicate: Replicate, error: BaseException, *, seconds: float = 0.0)
     line = {
         "key": replicate.key,
         "seconds": seconds,
-        "error": f"{type(error).__name__}: {error}",
-        "traceback": "".join(traceback.format_exception(error)),
+        "error": f"{type(error).__name__}: {_message(error)}",
+        "traceback": _traceback(error),
     }
     return Outcome(json.dumps(line), failed=True)
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(an error whose message cannot be printed)"
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception:
+        return "".join(traceback.format_tb(error.__traceback__))
 
 
 def _check_names(result: Any, replicate: Replicate) -> None:
@@ -82,6 +107,9 @@ def _check_names(result: Any, replicate: Replicate) -> None:
         raise StudyError(
             f"A replicate must return a mapping of names to results; got {type(result).__name__}."
         )
+    odd = [name for name in result if not isinstance(name, str)]
+    if odd:
+        raise StudyError(f"The names of results must be strings; got {shown(odd[0])}.")
     clash = set(result) & {*RESERVED, *replicate.setting}
     if clash:
         raise StudyError(
@@ -96,7 +124,13 @@ def _plain(value: Any, *, whole: bool = False) -> Any:
     With ``whole``, floats without a fraction become integers.
     """
     if isinstance(value, Mapping):
-        return {str(name): _plain(part, whole=whole) for name, part in value.items()}
+        named = {str(name): _plain(part, whole=whole) for name, part in value.items()}
+        if len(named) < len(value):
+            raise StudyError(
+                "Names must differ when they are written as strings, or one would take the place "
+                f"of another; got {shown(list(value))}."
+            )
+        return named
     if isinstance(value, list | tuple):
         return [_plain(part, whole=whole) for part in value]
     if isinstance(value, np.ndarray):

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
+import math
+import multiprocessing
 import os
+import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Executor, Future, as_completed
+from concurrent.futures import (
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    as_completed,
+)
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from pymc_privacy.arguments import flag, integer, positive, refusal, shown
+from pymc_privacy.arguments import function as checked_function
+from pymc_privacy.arguments import path as checked_path
 from pymc_privacy.errors import StudyError
+from pymc_privacy.studies.isolation import Workers, run_isolated
 from pymc_privacy.studies.journal import Journal
 from pymc_privacy.studies.replicates import (
     RESERVED,
@@ -22,6 +39,8 @@ from pymc_privacy.studies.replicates import (
     failure,
     run_replicate,
 )
+
+_MOST = 10**6  # settings of a grid
 
 
 class Study:
@@ -79,20 +98,15 @@ class Study:
         seed: int,
         path: str | os.PathLike[str],
     ):
-        self.function = function
+        self.function = checked_function("function", function, error=StudyError)
         self.settings = _settings(grid)
-        self.replicates = replicates
-        self.seed = seed
-        if not isinstance(replicates, int) or replicates < 1:
-            raise StudyError(f"replicates must be an integer >= 1; got {replicates!r}.")
-        if not isinstance(seed, int) or seed < 0:
-            raise StudyError(
-                "seed must be an integer >= 0, so that a study can be run again and gives the "
-                f"same results; got {seed!r}."
-            )
+        self.replicates = integer("replicates", replicates, least=1, error=StudyError)
+        why = "so that a study can be run again and gives the same results"
+        self.seed = integer("seed", seed, least=0, meaning=why, error=StudyError)
+        path = checked_path("path", path, error=StudyError)
         # Not the module, which is called __main__ when a study is run as a script.
         name = getattr(function, "__qualname__", type(function).__name__)
-        self._journal = Journal(path, {"study": name, "seed": seed})
+        self._journal = Journal(path, {"study": name, "seed": self.seed})
 
     def __repr__(self) -> str:
         return (
@@ -124,6 +138,7 @@ class Study:
         executor: Executor | None = None,
         *,
         retry_failed: bool = False,
+        time_limit: float | None = None,
         progressbar: bool = True,
     ) -> list[dict[str, Any]]:
         """Run what is missing, and return all rows.
@@ -137,6 +152,10 @@ class Study:
             default. It is not shut down.
         retry_failed : bool, default False
             Run those again whose row is an error.
+        time_limit : float, optional
+            Seconds, for each replicate. Then they run in processes of the study's own, as many as
+            a ``ProcessPoolExecutor`` has, or one; what is not done in time is killed, and its row
+            is an error.
         progressbar : bool, default True
 
         Raises
@@ -144,7 +163,18 @@ class Study:
         StudyError
             When the executor could not take the function, or broke down before all was done. What
             had finished is on file.
+
+        Notes
+        -----
+        When a process of a ``ProcessPoolExecutor`` dies, the replicates that had been started are
+        run again, each in a process of its own. One that ends that, too, is a row with an error,
+        and the others go on in another pool, without the initializer of the first. Without an
+        executor, and in threads, a replicate that ends its process ends the study: give a time
+        limit.
         """
+        flag("retry_failed", retry_failed, error=StudyError)
+        flag("progressbar", progressbar, error=StudyError)
+        workers = _workers(executor, time_limit)
         with self._journal.writing() as writer:
             done = self._journal.read()
             again = {key for key, line in done.items() if retry_failed and "error" in line}
@@ -156,7 +186,9 @@ class Study:
                     writer.append(outcome.line)
                     advance(outcome.failed)
 
-                if executor is None:
+                if workers is not None and time_limit is not None:
+                    run_isolated(self.function, todo, self.seed, workers, finish)
+                elif executor is None:
                     for replicate in todo:
                         finish(run_replicate(self.function, replicate, self.seed))
                 else:
@@ -166,14 +198,58 @@ class Study:
     def _run_on(
         self, executor: Executor, todo: list[Replicate], finish: Callable[[Outcome], None]
     ) -> None:
+        if isinstance(executor, ProcessPoolExecutor):
+            self._run_on_processes(executor, todo, finish)
+            return
         for replicate, _ in self._submit(executor, todo, finish):
             # Dask blames every replicate that a dead worker had been given. Run alone, the one
             # that is blamed again has done it.
             for guilty, error in self._submit(executor, [replicate], finish):
                 finish(failure(guilty, error))
 
+    def _run_on_processes(
+        self,
+        executor: ProcessPoolExecutor,
+        todo: list[Replicate],
+        finish: Callable[[Outcome], None],
+    ) -> None:
+        """Run on a pool; when it breaks down, find out whose fault that was, and go on without it.
+
+        All that is known is which replicates had been started. If none of them ends a process of
+        its own, it was none of them. Else another pool takes the rest.
+        """
+        left = {replicate.key: replicate for replicate in todo}
+
+        def done(outcome: Outcome) -> None:
+            left.pop(json.loads(outcome.line)["key"])
+            finish(outcome)
+
+        workers = _workers(executor, None)
+        assert workers is not None
+        with tempfile.TemporaryDirectory() as started:
+            try:
+                self._submit(executor, todo, done, started)
+            except StudyError as error:
+                if not isinstance(error.__cause__, BrokenProcessPool):
+                    raise
+                keys = {path.name for path in Path(started).iterdir()}
+                suspects = [r for r in left.values() if _ticket(r) in keys]
+                alone = workers._replace(number=1)
+                found: list[Outcome] = []
+                if not run_isolated(self.function, suspects, self.seed, alone, found.append):
+                    raise
+                for outcome in found:
+                    done(outcome)
+        if left:
+            with ProcessPoolExecutor(workers.number, mp_context=workers.context) as another:
+                self._run_on_processes(another, list(left.values()), finish)
+
     def _submit(
-        self, executor: Executor, todo: list[Replicate], finish: Callable[[Outcome], None]
+        self,
+        executor: Executor,
+        todo: list[Replicate],
+        finish: Callable[[Outcome], None],
+        started: str = "",
     ) -> list[tuple[Replicate, Exception]]:
         """Run replicates side by side, and return those that are blamed for dead workers."""
         futures: dict[Future, Replicate] = {}
@@ -181,8 +257,9 @@ class Study:
         broken: BaseException | None = None
         try:
             for replicate in todo:
-                ticket = uuid.uuid4().hex
-                future = executor.submit(run_replicate, self.function, replicate, self.seed, ticket)
+                ticket = _ticket(replicate) if started else uuid.uuid4().hex
+                call = (self.function, replicate, self.seed, ticket, started)
+                future = executor.submit(run_replicate, *call)
                 futures[future] = replicate
         except RuntimeError as error:  # shut down, or broken
             broken = error
@@ -210,14 +287,39 @@ class Study:
         return suspects
 
 
+def _ticket(replicate: Replicate) -> str:
+    return hashlib.sha256(replicate.key.encode()).hexdigest()
+
+
+def _workers(executor: Any, time_limit: Any) -> Workers | None:
+    """Return the processes that replicates have of their own, or None where they have none."""
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        wanted = "a concurrent.futures.Executor, such as ProcessPoolExecutor()"
+        raise refusal("executor", wanted, executor, error=StudyError)
+    if time_limit is not None:
+        time_limit = positive("time_limit", time_limit, meaning="seconds", error=StudyError)
+    if executor is None:
+        return Workers(1, multiprocessing.get_context(), time_limit)
+    if isinstance(executor, ProcessPoolExecutor):
+        count, context = executor._max_workers, executor._mp_context  # type: ignore[attr-defined]
+        return Workers(count, context or multiprocessing.get_context(), time_limit)
+    if time_limit is not None:
+        raise StudyError(
+            "A time limit needs processes that can be stopped: leave the executor out, or give a "
+            f"ProcessPoolExecutor; got {type(executor).__name__}."
+        )
+    return None
+
+
 def _settings(grid: Any) -> list[dict[str, Any]]:
-    if isinstance(grid, Mapping):
-        names = list(grid)
-        settings = [dict(zip(names, v, strict=True)) for v in itertools.product(*grid.values())]
-    else:
-        settings = [dict(setting) for setting in grid]
-    if not settings:
-        raise StudyError(f"A grid must have at least one setting; got {grid!r}.")
+    settings = _combinations(grid)
+    for setting in settings:
+        for name in setting:
+            if not isinstance(name, str) or not name.isidentifier():
+                raise StudyError(
+                    "The names of a setting must be those of the function's arguments; got "
+                    f"{shown(name)}."
+                )
     clash = {name for setting in settings for name in setting} & set(RESERVED)
     if clash:
         raise StudyError(
@@ -226,13 +328,42 @@ def _settings(grid: Any) -> list[dict[str, Any]]:
         )
     try:
         keys = [Replicate(setting, 0).key for setting in settings]
-    except TypeError as error:
+    except (TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, StudyError):
+            raise
         raise StudyError(
             "Settings must be numbers, strings, or lists of them, since they are written to a "
-            f"file; got one that is not ({error})."
+            f"file; got one that is not ({type(error).__name__}: {error})."
         ) from None
     if len(set(keys)) < len(keys):
         raise StudyError("The settings of a grid must differ; got one of them twice.")
+    return settings
+
+
+def _combinations(grid: Any) -> list[dict[str, Any]]:
+    """Return the settings of a grid, or those that were given one by one."""
+    wanted = "lists of values by name, or a list of settings, each a mapping"
+    try:
+        if not isinstance(grid, Mapping):
+            if not isinstance(grid, Sequence) or isinstance(grid, str | bytes):
+                raise TypeError
+            if not all(isinstance(setting, Mapping) for setting in grid):
+                raise TypeError
+            settings = [dict(setting) for setting in grid]
+        else:
+            if any(isinstance(values, str | bytes | Mapping) for values in grid.values()):
+                raise TypeError
+            columns = [list(itertools.islice(values, _MOST)) for values in grid.values()]
+            if math.prod(map(len, columns)) > _MOST:
+                raise StudyError(f"A grid must have at most {_MOST} settings; got more.")
+            names = list(grid)
+            settings = [dict(zip(names, v, strict=True)) for v in itertools.product(*columns)]
+    except StudyError:
+        raise
+    except Exception:  # of a class of the caller's, which can raise anything
+        raise refusal("grid", wanted, grid, error=StudyError) from None
+    if not settings:
+        raise StudyError(f"A grid must have at least one setting; got {shown(grid)}.")
     return settings
 
 

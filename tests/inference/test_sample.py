@@ -22,6 +22,7 @@ from pymc_privacy.errors import (
     SamplingError,
 )
 from pymc_privacy.reparameterise.movable import MOST_PARAMETERS
+from pymc_privacy.results import attach_privacy
 from tests import references
 from tests.references import Release
 from tests.short_runs import SHORT
@@ -98,6 +99,31 @@ def test_the_privacy_group_says_what_was_released():
     assert "epsilon=0.5" in privacy["mechanism"].item()
     assert privacy["guarantee"].item() == str(pmp.PureDP(0.5, neighbours="replace_one"))
     assert privacy.attrs["records"] == '["x"]'
+
+
+def test_the_privacy_group_adds_up_what_several_releases_promise():
+    half, whole = pmp.PureDP(0.5, neighbours="replace_one"), pmp.GaussianDP(1.0)
+    laws = {
+        "yes": pmp.Laplace(epsilon=0.5, sensitivity=1.0, neighbours="replace_one"),
+        "again": pmp.DiscreteLaplace(epsilon=0.25, sensitivity=1.0, neighbours="replace_one"),
+    }
+    tree = xr.DataTree()
+    with pm.Model() as model:
+        x = pm.Bernoulli("x", 0.5, shape=3)
+        for name, law in laws.items():
+            pmp.Privatized(name, x, law, observed=2)
+    attach_privacy(tree, model)
+    assert tree["privacy"]["guarantee"].item().startswith("0.75-DP (pure)")
+    assert tree["privacy"]["guarantee_of_each"].sel(release="yes").item() == str(half)
+    with model:
+        pmp.Privatized("third", x, pmp.Gaussian(mu=1.0, sensitivity=1.0), observed=2.0)
+    attach_privacy(tree, model)
+    assert "must have the same neighbours" in tree["privacy"]["guarantee"].item()
+    assert tree["privacy"]["guarantee_of_each"].values[2] == str(whole)
+    with model:
+        pmp.Privatized("fourth", x, pmp.Laplace(scale=1.0), observed=2.0)
+    attach_privacy(tree, model)
+    assert tree["privacy"]["guarantee"].item() == "not stated"
 
 
 def test_the_result_survives_a_file(tmp_path):

@@ -103,7 +103,7 @@ def test_simulate_is_reproducible_and_broadcasts(kind):
 
 @pytest.mark.parametrize("kind", DISCRETE)
 def test_an_integer_mechanism_refuses_a_fractional_statistic(kind):
-    with pytest.raises(pmp.errors.MechanismError, match=r"integer statistic.*got 0\.5"):
+    with pytest.raises(pmp.errors.MechanismError, match=r"statistic must be integers.*got 0\.5"):
         kind(scale=1.0).simulate(np.random.default_rng(0), 0.5)
 
 

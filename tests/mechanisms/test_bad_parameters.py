@@ -57,7 +57,7 @@ BAD = [
         "edges must be two or more finite numbers",
         ".*inf",
     ),
-    (pmp.KNormGradient.mean, {"epsilon": 1.0, "bounds": (1.0, 0.0)}, "edges must increase", ""),
+    (pmp.KNormGradient.mean, {"epsilon": 1.0, "bounds": (1.0, 0.0)}, "bounds must be a pair", ""),
     (
         pmp.KNormGradient.quantile,
         {"probability": 1.0, "epsilon": 1.0, "edges": [0.0, 1.0]},

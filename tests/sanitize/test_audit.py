@@ -19,8 +19,9 @@ from pymc_privacy.sanitize import (
 )
 from pymc_privacy.sanitize.audit import Audit
 from pymc_privacy.sanitize.exact_noise import ExactNoise, SimulatedNoise
+from pymc_privacy.sanitize.exponential_choice import cells_of, choose, middle_of, select
 from pymc_privacy.sanitize.precise import VARIANTS
-from pymc_privacy.sanitize.quantiles import _choose, _posterior_quantile, _select
+from pymc_privacy.sanitize.quantiles import QuantilePlan
 from tests.stochastic import FALSE_ALARM, assert_mean, seed_of
 
 FRACTION = 0.8  # a sensitivity that is 20% short
@@ -85,6 +86,64 @@ def test_too_few_draws_are_refused():
         audit(np.random.default_rng(0), repeated(pmp.Laplace(scale=1.0)), 0, 1, draws=10)
 
 
+def test_several_columns_are_looked_at_together(request):
+    # Each column leaks a third of epsilon, and all of them leak it.
+    three = pmp.Laplace(epsilon=1.0, sensitivity=3.0)
+    pair = np.zeros(3), np.ones(3)
+
+    def unknown(rng, statistic, draws):
+        return np.round(repeated(three)(rng, statistic, draws), 6)
+
+    # All below 0 has probability 1/8: the bounds on 100,000 draws leave 0.89 of 1.
+    found = audit(generator(request), unknown, *pair)
+    assert 0.8 < found.epsilon <= 1.0
+    known = audit(generator(request), three, *pair)
+    assert known.feature == "likelihood ratio"
+    assert 0.8 < known.epsilon <= 1.0
+
+
+def test_columns_that_depend_on_each_other_are_looked_at_together(request):
+    # Both columns are coins; they agree with probability 0.8, or differ.
+    def coins(rng, agree, draws):
+        first = rng.integers(0, 2, draws)
+        return np.stack([first, first ^ (rng.random(draws) >= agree)], axis=1)
+
+    found = audit(generator(request), coins, 0.8, 0.2)
+    assert 0.9 * np.log(4) < found.epsilon <= np.log(4)
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_the_lowest_bits_of_float_noise_tell_the_statistic(columns, request):
+    def naive(rng, statistic, draws):
+        return statistic + rng.laplace(scale=columns, size=(draws, columns))
+
+    found = audit(generator(request), naive, 0.0, 1.0)
+    assert found.epsilon > 5.0
+    assert "lowest bit" in found.feature
+    plain = audit(generator(request), naive, 0.0, 1.0, low_bits=False)
+    assert plain.epsilon <= 1.0
+    # What is promised about a mechanism is its law; its simulator is not for publishing.
+    mechanism = pmp.Laplace(epsilon=1.0, sensitivity=1.0)
+    assert audit(generator(request), mechanism, 0.0, 1.0).epsilon <= 1.0
+    assert audit(generator(request), mechanism, 0.0, 1.0, low_bits=True).epsilon > 5.0
+
+
+def test_outputs_that_are_not_finite_are_outcomes_like_others(request):
+    def broken(rng, probability, draws):
+        return np.where(rng.random(draws) < probability, np.nan, np.inf)
+
+    found = audit(generator(request), broken, 0.2, 0.1)
+    assert 0.8 * np.log(2) < found.epsilon <= np.log(2)
+
+
+def test_what_was_learned_by_chance_is_not_confirmed(request):
+    # Many features of few draws, all of them noise: at most 5% of false alarms.
+    rng = generator(request)
+    noise = pmp.Laplace(scale=(1.0, 2.0, 3.0))
+    alarms = [audit(rng, noise, [0] * 3, [0] * 3, draws=2000, false_alarm=0.05) for _ in range(60)]
+    assert sum(a.epsilon > 0 for a in alarms) < stats.binom.isf(FALSE_ALARM, 60, 0.05)
+
+
 # ---------------------------------------------------------------- every mechanism
 
 PURE = [pmp.Laplace, pmp.DiscreteLaplace]
@@ -134,15 +193,15 @@ def released(noise_of, sensitivity=None):
     """Return the whole path of a release, from records to published values, many times."""
 
     def many(rng, records, draws):
-        promise = releases.promised(
-            epsilon=1.0, delta=None, rho=None, neighbours="replace_one", unit="one record"
+        plan = releases.plan_release(
+            bounds=[(0, 1), (-1, 1)],
+            epsilon=1.0,
+            neighbours="replace_one",
+            sensitivity=sensitivity,
         )
-        planned = releases.planned_release(
-            records, [(0, 1), (-1, 1)], promise, name="x", sensitivity=sensitivity
-        )
-        scale = Fraction(planned.calibration.scale)
+        scale = Fraction(plan.calibration.scale)
         drawn = np.reshape(noise_of(rng).laplace(scale, 2 * draws), (draws, 2))
-        return planned.lattice.granularity * (np.array(planned.integers) + drawn)
+        return plan.lattice.granularity * (np.array(plan.totals(records).integers) + drawn)
 
     return many
 
@@ -201,19 +260,18 @@ def test_quantiles_by_the_exponential_mechanism_stay_below_their_epsilon(request
     rng = generator(request)
 
     def posterior(rng, draws_of_posterior, draws):
-        options = (0.95, (0.0, 1.0), Fraction(2))
-        source = below(rng)
-        return np.array(
-            [_posterior_quantile(source, draws_of_posterior, *options) for _ in range(draws)]
-        )
+        guarantee = pmp.PureDP(2.0, neighbours="replace_one")
+        plan = QuantilePlan("draws", 0.95, (0.0, 1.0), guarantee, "x")
+        source, cells = below(rng), plan.cells(draws_of_posterior)
+        return np.array([plan.drawn(source, cells) for _ in range(draws)])
 
     # The posterior may change altogether.
     found = audit(rng, posterior, np.full(20, 0.1), np.full(20, 0.9), draws=10_000)
     assert 0.1 < found.epsilon <= 2.0
 
     def of_records(rng, records, draws):
-        source, options = below(rng), (Fraction(3), Fraction(1), (0.0, 1.0))
-        return np.array([_select(source, np.sort(records), *options) for _ in range(draws)])
+        source, cells = below(rng), cells_of(np.array(records), (0.0, 1.0))
+        return np.array([select(source, cells, Fraction(3), Fraction(1)) for _ in range(draws)])
 
     found = audit(rng, of_records, [0.3] * 3 + [0.7] * 3, [0.3] * 4 + [0.7] * 2, draws=10_000)
     assert 0.1 < found.epsilon <= 2.0
@@ -221,9 +279,10 @@ def test_quantiles_by_the_exponential_mechanism_stay_below_their_epsilon(request
 
 def test_a_cell_is_drawn_with_the_stated_probability(request):
     # Three values: gaps of 30, 40, 20 and 10 percent of the cells, ranks 0 to 3, target 1.
-    source, values = below(generator(request)), np.array([0.3, 0.7, 0.9])
-    options = (Fraction(1), Fraction(1, 2), (0.0, 1.0))
-    draws = np.array([_select(source, values, *options) for _ in range(5000)])
+    source, bounds = below(generator(request)), (0.0, 1.0)
+    cells = cells_of(np.array([0.3, 0.7, 0.9]), bounds)
+    drawn = [select(source, cells, Fraction(1), Fraction(1, 2)) for _ in range(5000)]
+    draws = np.array([middle_of(cell, bounds) for cell in drawn])
     weights = np.array([0.3, 0.4, 0.2, 0.1]) * np.exp(-np.array([1, 0, 1, 2]) / 2)
     for k, (low, high) in enumerate(itertools.pairwise([0, 0.3, 0.7, 0.9, 1])):
         assert_mean((draws > low) & (draws < high), weights[k] / weights.sum(), what=f"gap {k}")
@@ -232,7 +291,7 @@ def test_a_cell_is_drawn_with_the_stated_probability(request):
 def test_bits_are_continued_until_the_choice_is_settled():
     # Two equal weights, and bits that are exactly on the edge as far as the first draw tells.
     bits = iter([1 << 127, 1 << 127, 0])
-    assert _choose(lambda n: next(bits), [1, 1], [Fraction(1, 3), Fraction(1, 3)]) == 1
+    assert choose(lambda n: next(bits), [1, 1], [Fraction(1, 3), Fraction(1, 3)]) == 1
     assert next(bits) == 0
 
 

@@ -15,9 +15,9 @@ from scipy import integrate, stats
 import pymc_privacy as pmp
 from pymc_privacy.errors import BudgetError, GuaranteeError, ReleaseError
 from pymc_privacy.sanitize import intervals
-from pymc_privacy.sanitize.centre_scale import Plan, _reach, normal_laplace_tail
 from pymc_privacy.sanitize.exact_noise import SimulatedNoise
 from pymc_privacy.sanitize.releases import with_noise
+from pymc_privacy.sanitize.summary_plan import _reach, normal_laplace_tail, plan_summary
 from pymc_privacy.sanitize.truncated import discrete_laplace_between, laplace_between
 from tests import references
 from tests.stochastic import assert_law, assert_mean, seed_of
@@ -30,6 +30,7 @@ FAMILIES = {
     "slope": pmp.Slope((-4, 4), (-2, 4), bounds=(-5, 5)),
 }
 TRUTH = {"proportion": 0.3, "rate": 10.0, "mean": 0.0, "variance": 1.0, "slope": 0.5}
+REPLACE = {"neighbours": "replace_one"}
 SUMMARISED = [name for name in FAMILIES if name != "slope"]
 
 
@@ -47,6 +48,22 @@ def records_of(name, rng, size):
         z = rng.normal(size=size)
         return np.stack([z, 1 + 0.5 * z + 0.25 * rng.normal(size=size)], axis=1)
     return rng.normal(size=size)
+
+
+def summed_up(family, records):
+    """Return centre and spread of the posterior, on the scale of the parameter."""
+    centre, spread = family.summary(family.summary_totals(records), len(records))
+    return np.array([family.support[0] + centre, spread])
+
+
+def summary_plan(family, size, epsilon):
+    return plan_summary(family, size, pmp.PureDP(epsilon, neighbours="replace_one"), "x")
+
+
+def planned(family, records, epsilon):
+    """Return the plan, and the totals that it keeps of the records."""
+    plan = intervals.plan_total(family, epsilon, "x")
+    return plan, intervals.family_totals(plan, family, records)
 
 
 def extremes_of(name):
@@ -82,19 +99,19 @@ def test_no_replacement_moves_a_contribution_by_more_than_the_proven_sensitivity
 @pytest.mark.parametrize("name", SUMMARISED)
 def test_no_replacement_moves_a_summary_by_more_than_its_sensitivity(name, request):
     rng, family, size = generator(request), FAMILIES[name], 9
-    extremes = extremes_of(name)
+    extremes, bounds = extremes_of(name), family.summary_bounds(size)
     furthest = np.zeros(2)
     for trial in range(300):
         # All equal but a few: where spreads move most.
         spread_out = rng.choice(extremes, size)
         records = np.where(rng.random(size) < trial / 300, spread_out, rng.choice(extremes))
-        one = family.summary(records)
-        assert one.spread <= one.largest_spread * (1 + 1e-12)
+        one = summed_up(family, records)
+        assert one[1] <= bounds.largest_spread * (1 + 1e-12)
+        assert one[0] - family.support[0] <= bounds.largest_centre * (1 + 1e-12)
         for value in extremes[:: max(1, len(extremes) // 5)]:
-            other = family.summary(np.append(records[:-1], value))
-            moved = np.abs([one.centre - other.centre, one.spread - other.spread])
-            furthest = np.maximum(furthest, moved)
-    stated = np.array([one.centre_sensitivity, one.spread_sensitivity])
+            other = summed_up(family, np.append(records[:-1], value))
+            furthest = np.maximum(furthest, np.abs(one - other))
+    stated = np.array([bounds.centre_sensitivity, bounds.spread_sensitivity])
     assert np.all(furthest <= stated * (1 + 1e-9))
     assert np.all(furthest >= 0.9 * stated), "the stated sensitivity is larger than needed"
 
@@ -105,9 +122,9 @@ def test_summaries_are_the_moments_of_the_posterior(name, request):
     records = records_of(name, rng, 40)
     total = np.atleast_2d(family.contributions(records).T).T.sum(axis=0)
     draws, _ = family.posterior(rng, np.tile(total, (200_000, 1)), 40)
-    summary = family.summary(records)
-    assert_mean(draws, summary.centre)
-    assert_mean((draws - summary.centre) ** 2, summary.spread**2, what="variance")
+    centre, spread = summed_up(family, records)
+    assert_mean(draws, centre)
+    assert_mean((draws - centre) ** 2, spread**2, what="variance")
 
 
 def test_an_interval_from_a_proven_release_says_proved():
@@ -122,8 +139,7 @@ def test_an_interval_from_a_proven_release_says_proved():
 
 
 def released(family, records, epsilon, rng):
-    plan = intervals.planned(records, family, epsilon, "x")
-    return with_noise(SimulatedNoise(rng), plan, "simulated")
+    return with_noise(SimulatedNoise(rng), *planned(family, records, epsilon), "simulated")
 
 
 def resampled(rng, draws, log_weights):
@@ -252,11 +268,12 @@ def test_a_release_that_says_nothing_gives_the_range_of_the_parameter(request):
 def ends_of(method, rng, family, records, epsilon):
     noise = SimulatedNoise(rng)
     if method == "centre and scale":
-        plan = Plan(family.summary(records), family.support, epsilon)
-        return plan.ends(*plan.published(noise, 1)[0], 0.95)
+        plan = summary_plan(family, len(records), epsilon)
+        cells = plan.cells(*family.summary(family.summary_totals(records), len(records)))
+        return plan.ends(plan.drawn(noise, cells), 0.95)
     if method == "multiple":
-        plan = intervals.planned(records, family, epsilon / 3, "x")
-        parts = [with_noise(noise, plan, "simulated") for _ in range(3)]
+        plan, totals = planned(family, records, epsilon / 3)
+        parts = [with_noise(noise, plan, totals, "simulated") for _ in range(3)]
         return intervals.multiple_ends(parts, family, 0.95)
     published = released(family, records, epsilon, rng)
     if method == "noise-aware":
@@ -305,8 +322,10 @@ def test_the_tail_of_normal_plus_laplace_is_that_of_an_integral():
 
 def centre_and_spread(family, epsilon):
     def many(rng, records, draws):
-        plan = Plan(family.summary(records), family.support, epsilon)
-        return plan.published(SimulatedNoise(rng), draws)
+        plan = summary_plan(family, len(records), epsilon)
+        cells = plan.cells(*family.summary(family.summary_totals(records), len(records)))
+        drawn = SimulatedNoise(rng).laplace(Fraction(plan.scale), 2 * draws)
+        return (np.array(cells) + np.reshape(drawn, (draws, 2))).astype(float)
 
     return many
 
@@ -334,13 +353,13 @@ def log_ratio_of(centres, scales):
 @pytest.mark.parametrize("name", SUMMARISED)
 def test_centre_and_scale_stay_below_their_epsilon(name, request):
     family, pair, epsilon = FAMILIES[name], NEIGHBOURS[name], 1.0
-    plans = [Plan(family.summary(records), family.support, epsilon) for records in pair]
-    centres = [(plan.summary.centre, plan.summary.spread) for plan in plans]
+    plan = summary_plan(family, 20, epsilon)
+    centres = [plan.cells(*family.summary(family.summary_totals(r), 20)) for r in pair]
     found = pmp.audit(
         generator(request),
         centre_and_spread(family, epsilon),
         *pair,
-        features=log_ratio_of(np.array(centres), np.array(plans[0].steps)),
+        features=log_ratio_of(np.array(centres, dtype=float), plan.scale),
     )
     assert 0.5 < found.epsilon <= epsilon
 
@@ -349,20 +368,20 @@ def test_centre_and_scale_stay_below_their_epsilon(name, request):
 def test_the_release_behind_each_interval_stays_below_its_epsilon(name, request):
     # Intervals are computed from this release alone, so that none can tell more.
     family, pair, epsilon = FAMILIES[name], NEIGHBOURS[name], 1.0
-    plans = [intervals.planned(records, family, epsilon, "x") for records in pair]
 
     def many(rng, records, draws):
-        plan = intervals.planned(records, family, epsilon, "x")
-        width = len(plan.integers)
+        plan, totals = planned(family, records, epsilon)
+        width = len(totals.integers)
         drawn = SimulatedNoise(rng).laplace(Fraction(plan.calibration.scale), width * draws)
-        return (np.array(plan.integers) + np.reshape(drawn, (draws, width))).astype(float)
+        return (np.array(totals.integers) + np.reshape(drawn, (draws, width))).astype(float)
 
-    centres = np.array([plan.integers for plan in plans], dtype=float)
+    plan = intervals.plan_total(family, epsilon, "x")
+    centres = np.array([planned(family, r, epsilon)[1].integers for r in pair], dtype=float)
     found = pmp.audit(
         generator(request),
         many,
         *pair,
-        features=log_ratio_of(centres, plans[0].calibration.scale),
+        features=log_ratio_of(centres, plan.calibration.scale),
     )
     assert 0.4 < found.epsilon <= epsilon
 
@@ -373,13 +392,13 @@ def test_a_family_with_a_sensitivity_twenty_percent_short_is_caught(request):
     pair = [0.0] * 19 + [4.0], [0.0] * 19 + [-2.0]
 
     def many(rng, records, draws):
-        plan = intervals.planned(records, family, epsilon / 0.8, "x")
+        plan, totals = planned(family, records, epsilon / 0.8)
         drawn = SimulatedNoise(rng).laplace(Fraction(plan.calibration.scale), 2 * draws)
-        return (np.array(plan.integers) + np.reshape(drawn, (draws, 2))).astype(float)
+        return (np.array(totals.integers) + np.reshape(drawn, (draws, 2))).astype(float)
 
-    plans = [intervals.planned(records, family, epsilon / 0.8, "x") for records in pair]
-    centres = np.array([plan.integers for plan in plans], dtype=float)
-    features = log_ratio_of(centres, plans[0].calibration.scale)
+    plan = intervals.plan_total(family, epsilon / 0.8, "x")
+    centres = np.array([planned(family, r, epsilon / 0.8)[1].integers for r in pair], dtype=float)
+    features = log_ratio_of(centres, plan.calibration.scale)
     found = pmp.audit(generator(request), many, *pair, features=features)
     assert found.epsilon > epsilon
 
@@ -455,13 +474,13 @@ def test_bad_families_get_a_sentence():
         pmp.NormalMean((4, -4))
     with pytest.raises(ReleaseError, match=r"covariate_bounds must be a pair"):
         pmp.Slope((0, 0), (0, 1), (0, 1))
-    with pytest.raises(ReleaseError, match=r"upper must be an integer > 0.*got 2\.5"):
+    with pytest.raises(ReleaseError, match=r"upper must be an integer >= 1.*got 2\.5"):
         pmp.Rate(2.5)
     with pytest.raises(ReleaseError, match="records must be 8 or more"):
         pmp.noise_aware_interval([0.0] * 7, pmp.NormalMean((-1, 1)), epsilon=1.0)
     with pytest.raises(ReleaseError, match="that of a slope has none"):
         pmp.centre_scale_interval(np.zeros((9, 2)), FAMILIES["slope"], epsilon=1.0)
-    with pytest.raises(ReleaseError, match="releases must be 2 or more"):
+    with pytest.raises(ReleaseError, match=r"releases must be an integer >= 2"):
         pmp.multiple_sanitization_interval([0, 1], pmp.Proportion(), epsilon=1.0, releases=1)
 
 
@@ -493,7 +512,9 @@ def test_stated_sensitivities_make_a_conditional_interval(request):
 @pytest.fixture(scope="module")
 def fitted():
     """Return a release and the posterior given it."""
-    published = pmp.release([0, 1, 1] * 30, bounds=(0, 1), epsilon=1.0, neighbours="replace_one")
+    published = pmp.release(
+        [0, 1, 1] * 30, bounds=(0, 1), integers=True, epsilon=1.0, neighbours="replace_one"
+    )
     options = {"chains": 2, "cores": 1, "random_seed": 1, "progressbar": False, "quiet": True}
     with pm.Model():
         p = pm.Beta("p", 1, 1)
@@ -532,7 +553,37 @@ def test_a_posterior_that_may_have_seen_records_is_refused(fitted, group):
         pmp.posterior_interval(tree, {"yes": published})
     # Unless somebody says that they are public.
     found = pmp.posterior_interval(tree, {"yes": published}, public=["seen"])
-    assert found["p"].label == "proven"
+    assert found["p"].label == "conditional"
+    assert "Public, as stated by the curator: seen." in found["p"].assumptions
+
+
+def test_a_posterior_is_as_proven_as_its_releases(fitted, tmp_path):
+    published, idata = fitted
+    # The same numbers, had their sensitivity been stated.
+    plan = replace(published.plan, stated=1.0, words=("Somebody says so.",))
+    stated = replace(published, plan=plan)
+    interval = pmp.posterior_interval(idata, {"yes": stated})["p"]
+    assert interval.label == "conditional"
+    assert "Assumption: Somebody says so." in interval.statement()
+    assert "Coverage is an average over parameters drawn from the prior" in interval.statement()
+    pmp.write_card(interval, tmp_path / "card.json")
+    assert pmp.read_card(tmp_path / "card.json") == interval
+    with pytest.raises(GuaranteeError, match=r"must be a Release"):
+        pmp.posterior_interval(idata, {"yes": published.value})
+    with pytest.raises(GuaranteeError, match=r"public must be a list of names"):
+        pmp.posterior_interval(idata, {"yes": published}, public="seen")
+
+
+def test_an_asserted_sensitivity_makes_a_posterior_conditional(fitted):
+    _, idata = fitted
+    half = pmp.release(
+        [[0, 1]] * 3, bounds=[(0, 1)] * 2, integers=True, epsilon=1.0, sensitivity=1.0, **REPLACE
+    )
+    groups = {"posterior": {"p": idata.posterior["p"].values}}
+    groups["observed_data"] = {"yes": half.value}
+    interval = pmp.posterior_interval(az.from_dict(groups), {"yes": half})["p"]
+    assert interval.label == "conditional"
+    assert "stated by the curator, and not checked" in interval.statement()
 
 
 def test_a_rehearsal_is_nominal(fitted):

@@ -1,5 +1,7 @@
 """The ledger: exact sums, refusals before any noise, two processes, crashes in every place."""
 
+import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +17,7 @@ from pymc_privacy.errors import BudgetError, GuaranteeError, LedgerError
 from pymc_privacy.sanitize import ledger as ledger_module
 from pymc_privacy.sanitize import releases
 from pymc_privacy.sanitize.budget import covers
+from pymc_privacy.sanitize.seal import KEY_VARIABLE, Seal
 
 REPLACE = {"neighbours": "replace_one"}
 
@@ -166,12 +169,15 @@ def test_a_line_torn_at_any_byte_is_tolerated(path, tmp_path):
         assert [c.what for c in pmp.Ledger(copy).charges] == [*there, "next"]
 
 
-def test_a_crash_between_a_torn_line_and_the_next_is_tolerated(path):
+def test_a_damaged_line_that_ends_in_a_newline_is_refused(path):
     ledger = pmp.Ledger(path, pure(1.0))
     ledger.charge(pure(0.25), what="whole")
-    path.write_bytes(path.read_bytes() + b'{"what": "to\n')
-    ledger.charge(pure(0.125), what="next")
-    assert [c.what for c in ledger.charges] == ["whole", "next"]
+    before = path.read_bytes()
+    for line in (b'{"what": "to\n', b"\n", b"{}\n", b"null\n", b"[" * 100_000 + b"\n", b"\xff\n"):
+        path.write_bytes(before + line)
+        for use in (lambda: pmp.Ledger(path), lambda: ledger.charge(pure(0.125))):
+            with pytest.raises(LedgerError, match="altered or removed"):
+                use()
 
 
 def test_a_new_file_torn_in_its_first_line_can_be_begun_again(path):
@@ -214,6 +220,262 @@ def test_every_charge_is_synced(path, monkeypatch):
     monkeypatch.setattr(ledger_module.os, "fsync", lambda d: (synced.append(d), real(d)))
     ledger.charge(pure(0.5))
     assert len(synced) == 1
+
+
+# ---------------------------------------------------------------- edits
+
+
+def three_charges(path, **key):
+    ledger = pmp.Ledger(path, pure(1.0), **key)
+    for name, epsilon in (("a", 0.25), ("b", 0.3125), ("c", 0.125)):
+        ledger.charge(pure(epsilon), what=name)
+    return ledger, path.read_bytes()
+
+
+def test_every_flipped_bit_is_refused(path):
+    _, content = three_charges(path)
+    for place in range(8 * len(content)):
+        edited = bytearray(content)
+        edited[place // 8] ^= 1 << place % 8
+        path.write_bytes(edited)
+        with pytest.raises(LedgerError):
+            pmp.Ledger(path)
+
+
+def random_edit(rng, content):
+    """Return the content with a stretch overwritten, taken out, put in, doubled or moved."""
+    lines = content.splitlines(keepends=True)
+    start, end = sorted(rng.integers(0, len(content) + 1, 2))
+    end = min(end, start + int(rng.integers(1, 60)))
+    junk = rng.integers(0, 256, int(rng.integers(1, 40)), dtype=np.uint8).tobytes()
+    digits = bytes(rng.choice(list(b'0123456789abcdef."{}, \n'), int(rng.integers(1, 8))))
+    one, two = rng.integers(0, len(lines), 2)
+    return [
+        lambda: content[:start] + junk + content[start + len(junk) :],
+        lambda: content[:start] + digits + content[start + len(digits) :],
+        lambda: content[:start] + junk + content[start:],
+        lambda: content[:start] + content[end:],
+        lambda: content[:end] + content[start:],
+        lambda: b"".join([*lines[:one], lines[two], *lines[one:]]),
+        lambda: b"".join(line for k, line in enumerate(lines) if k != one),
+        lambda: b"".join(lines[k] for k in rng.permutation(len(lines))),
+    ][rng.integers(8)]()
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["without a key", "with a key"])
+def test_a_ledger_edited_at_random_is_refused_or_harmless(path, tmp_path, keyed):
+    secret = tmp_path / "secret"
+    secret.write_bytes(bytes(range(32)))
+    key = {"key": secret} if keyed else {}
+    live, content = three_charges(path, **key)
+    paid = live.charges
+    rng = np.random.default_rng(15)
+    accepted = 0
+    for _ in range(1000):
+        edited = random_edit(rng, content)
+        path.write_bytes(edited)
+        with contextlib.suppress(LedgerError):
+            # Whoever has seen the charges never forgets one.
+            assert live.charges == paid
+            assert edited.rstrip(b"\n") == content.rstrip(b"\n")
+        with contextlib.suppress(LedgerError):
+            # Whoever starts afresh cannot know of lines that were cut off at the end.
+            fresh = pmp.Ledger(path, **key).charges
+            assert fresh == paid or content.startswith(edited)
+            accepted += 1
+    assert accepted < 100  # most edits are seen at once
+
+
+@pytest.mark.parametrize("what", ["emptied", "older", "another", "forged", "gone"])
+def test_a_live_ledger_accepts_nothing_but_extensions(path, tmp_path, what):
+    ledger = pmp.Ledger(path, pure(1.0))
+    older = path.read_bytes()
+    ledger.charge(pure(0.5), what="a")
+    whole = path.read_bytes()
+    other = tmp_path / "other"
+    pmp.Ledger(other, pure(1.0)).charge(pure(0.25), what="a")
+    content = {"emptied": b"", "older": older, "another": other.read_bytes(), "forged": older * 2}
+    if what == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(content[what])
+    for use in (
+        lambda: ledger.charges,
+        lambda: ledger.charge(pure(0.25)),
+        lambda: ledger.remaining,
+    ):
+        with pytest.raises(LedgerError):
+            use()
+    assert "not usable" in repr(ledger)
+    # The file that it knows, and what another process has added to it, are taken again.
+    path.write_bytes(whole)
+    pmp.Ledger(path).charge(pure(0.125), what="b")
+    assert [charge.what for charge in ledger.charges] == ["a", "b"]
+
+
+def test_a_second_budget_is_refused_even_with_the_right_seal(path):
+    ledger, content = three_charges(path)
+    last = json.loads(content.splitlines()[-1])["digest"]
+    first = json.loads(content.splitlines()[0])
+    first["budget"]["epsilon"] = 100.0
+    raised = Seal(None).sealed({**first, "after": last} | {"digest": None})
+    del raised["digest"]
+    line = json.dumps(Seal(None).sealed({k: raised[k] for k in first if k != "digest"}))
+    path.write_bytes(content + line.encode() + b"\n")
+    for use in (lambda: pmp.Ledger(path), lambda: ledger.charge(pure(5.0))):
+        with pytest.raises(LedgerError, match="line 5"):
+            use()
+
+
+# ---------------------------------------------------------------- keys
+
+
+@pytest.fixture
+def secret(tmp_path):
+    file = tmp_path / "secret"
+    file.write_bytes(b"0123456789abcdef0123456789abcdef\n")
+    return file
+
+
+def test_a_key_seals_what_nobody_can_forge_without_it(path, secret, tmp_path):
+    ledger, content = three_charges(path, key=secret)
+    assert ledger.keyed
+    assert pmp.Ledger(path, key=str(secret)).charges == ledger.charges
+    assert b"0123456789abcdef0123456789abcdef" not in content
+    # Rewritten from the start, with seals that are right but for the key.
+    path.unlink()
+    three_charges(path)
+    with pytest.raises(LedgerError, match=r"written without a key; got one"):
+        pmp.Ledger(path, key=secret)
+    with pytest.raises(LedgerError, match=r"altered or removed|written without a key"):
+        ledger.charge(pure(0.1))
+    path.write_bytes(content)
+    with pytest.raises(LedgerError, match=r"has a key; got none"):
+        pmp.Ledger(path)
+    other = tmp_path / "other"
+    other.write_bytes(bytes(range(100, 132)))
+    with pytest.raises(LedgerError, match="the key is another one"):
+        pmp.Ledger(path, key=other)
+
+
+def test_a_key_can_come_from_the_environment(path, secret, monkeypatch):
+    monkeypatch.setenv(KEY_VARIABLE, "0123456789abcdef0123456789abcdef")
+    ledger, _ = three_charges(path)
+    assert ledger.keyed
+    monkeypatch.delenv(KEY_VARIABLE)
+    assert pmp.Ledger(path, key=secret).charges == ledger.charges
+    assert "sealed with a key" in repr(ledger)
+    assert "0123456789abcdef" not in repr(vars(ledger))
+
+
+def test_a_key_that_can_be_guessed_or_read_by_nobody_is_refused(path, tmp_path, monkeypatch):
+    short = tmp_path / "short"
+    short.write_bytes(b"secret\n")
+    for key, sentence in (
+        (short, "16 bytes"),
+        (tmp_path / "none", "No such"),
+        (7, "must be a path"),
+    ):
+        with pytest.raises(LedgerError, match=sentence):
+            pmp.Ledger(path, pure(1.0), key=key)
+    monkeypatch.setenv(KEY_VARIABLE, "")
+    with pytest.raises(LedgerError, match="16 bytes"):
+        pmp.Ledger(path, pure(1.0))
+    assert not path.exists()
+
+
+# ---------------------------------------------------------------- what is left
+
+
+@pytest.mark.parametrize(
+    ("budget", "charges", "rest"),
+    [
+        (pmp.PureDP(1.0, **REPLACE), [0.1] * 9, 0.1),
+        (pmp.PureDP(1.0, **REPLACE), [0.1, 0.2], 0.7),
+        (pmp.PureDP(1.0, **REPLACE), [1 / 3, 1 / 3], 1 / 3),
+        (pmp.ZeroConcentratedDP(0.5, **REPLACE), [0.1], 0.4),
+        (pmp.GaussianDP(0.5, **REPLACE), [0.3], 0.4),
+        (pmp.ApproximateDP(1.0, 1e-6, **REPLACE), [], 1.0),
+    ],
+)
+def test_what_remains_is_accepted_and_no_more(path, budget, charges, rest):
+    kind = pmp.PureDP if isinstance(budget, pmp.ApproximateDP) else type(budget)
+    ledger = pmp.Ledger(path, budget)
+    for value in charges:
+        ledger.charge(kind(value, **REPLACE))
+    value = vars(ledger.remaining)[kind.__match_args__[0]]
+    # A pure epsilon is worth a little more where there is a delta.
+    assert value == pytest.approx(rest, rel=1e-5)
+    with pytest.raises(BudgetError):
+        ledger.charge(kind(value * (1 + 1e-9), **REPLACE))
+    ledger.charge(ledger.remaining)
+    left = ledger.remaining
+    assert left is None or vars(left)[kind.__match_args__[0]] < 1e-5 * value
+
+
+def test_the_representation_says_what_was_spent(path):
+    ledger, _ = three_charges(path)
+    said = repr(ledger)
+    assert str(path) in said
+    assert "without a key" in said
+    assert "Budget: 1-DP (pure)" in said
+    assert "3 charges: 0.6875-DP" in said
+    assert "Remaining: 0.3125-DP" in said
+
+
+def test_a_name_is_charged_once_where_that_is_asked_for(path):
+    ledger, content = three_charges(path)
+    with pytest.raises(LedgerError, match=r"different names.*got 'b' again"):
+        ledger.charge(pure(0.1), what="b", unique=True)
+    with pytest.raises(LedgerError, match="different names"):
+        ledger.check(pure(0.1), what="b", unique=True)
+    with pytest.raises(BudgetError):
+        ledger.check(pure(0.9))
+    ledger.check(pure(0.1), what="d", unique=True)
+    assert path.read_bytes() == content
+    ledger.charge(pure(0.1), what="b")
+
+
+def test_the_name_of_a_release_is_used_once_unless_said_otherwise(path):
+    ledger = pmp.Ledger(path, pure(1.0))
+    options = {"bounds": (0, 1), "epsilon": 0.1, **REPLACE}
+    pmp.release([0, 1], name="yes", ledger=ledger, **options)
+    with pytest.raises(LedgerError, match=r"different names.*got 'yes' again"):
+        pmp.release([0, 1], name="yes", ledger=ledger, **options)
+    assert len(ledger.charges) == 1
+    relaxed = pmp.Ledger(path, unique_names=False)
+    pmp.release([0, 1], name="yes", ledger=relaxed, **options)
+    for _ in range(2):  # without a name there is none to be mistaken
+        pmp.release([0, 1], ledger=ledger, **options)
+    assert [charge.what for charge in ledger.charges] == ["yes", "yes", "release", "release"]
+
+
+def test_a_file_that_cannot_be_a_ledger_is_refused(path, tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_bytes(b"")
+    for wrong in (tmp_path, tmp_path / "pipe", tmp_path / "file" / "below", "/dev/null", "x" * 300):
+        with pytest.raises(LedgerError, match=r"must be an ordinary file|can be read and written"):
+            pmp.Ledger(wrong, pure(1.0))
+
+    def denied(*args):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(ledger_module.os, "open", denied)
+    with pytest.raises(LedgerError, match=r"can be read and written.*Permission denied"):
+        pmp.Ledger(path, pure(1.0))
+
+
+def test_a_disk_that_is_full_is_told(path, monkeypatch):
+    ledger = pmp.Ledger(path, pure(1.0))
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ledger_module.os, "write", full)
+        with pytest.raises(LedgerError, match=r"No space left.*Nothing was drawn"):
+            ledger.charge(pure(0.5))
+    assert ledger.charges == ()
 
 
 # ---------------------------------------------------------------- processes

@@ -277,7 +277,7 @@ def test_a_posterior_of_arviz_is_read():
         ({"collapse": "some"}, r"collapse must be.*got 'some'"),
         ({"bounds": (1, 0)}, r"bounds must be a pair.*got \(1, 0\)"),
         ({"density_bound": 0.0}, r"density_bound must be.*got 0\.0"),
-        ({"samples": 0}, r"samples must be an integer > 0.*got 0"),
+        ({"samples": 0}, r"samples must be an integer >= 1.*got 0"),
         ({"samples": 1000}, r"draws must be at least samples = 1000.*got 300"),
     ],
 )

@@ -1,5 +1,6 @@
 """Releases: exact sums, scales that are large enough, sentences for bad input, and cards."""
 
+import importlib.util
 import inspect
 import json
 import math
@@ -18,9 +19,10 @@ from pymc_privacy.errors import (
     PrivacyError,
     ReleaseError,
 )
-from pymc_privacy.sanitize import releases, to_yaml
+from pymc_privacy.sanitize import plan_release, releases, to_yaml
 from pymc_privacy.sanitize.calibrate import exactly, gaussian_scale, laplace_scale
 from pymc_privacy.sanitize.lattice import Lattice
+from pymc_privacy.sanitize.opendp_noise import WIDEST, OpenDPNoise
 from tests.stochastic import assert_mean, seed_of
 
 REPLACE = {"neighbours": "replace_one"}
@@ -35,14 +37,10 @@ class NoNoise:
     gaussian = laplace
 
 
-def bare(contributions, bounds, **promise):
+def bare(contributions, bounds, **options):
     """Return the release without its noise."""
-    values = {"epsilon": None, "delta": None, "rho": None, "unit": "one record", **promise}
-    options = {k: values.pop(k) for k in ("sensitivity", "granularity") if k in values}
-    planned = releases.planned_release(
-        contributions, bounds, releases.promised(**values), name="total", **options
-    )
-    return releases.with_noise(NoNoise(), planned, "none")
+    plan = plan_release(bounds=bounds, name="total", **options)
+    return releases.with_noise(NoNoise(), plan, plan.totals(contributions), "simulated")
 
 
 def refused(error, must_hold, came=""):
@@ -61,9 +59,12 @@ def test_sums_are_exact_where_floats_are_not():
     assert total.integers == (3,)
 
 
-def test_integers_beyond_the_reach_of_floats_are_added_exactly():
-    values = np.array([2**60 + 1, 1, -(2**60)], dtype=np.int64)
-    assert bare(values, (-(2**61), 2**61), epsilon=1.0, **REPLACE).integers == (2,)
+def test_integers_beyond_the_reach_of_floats_become_floats_one_by_one():
+    # In an array of integers as beside a float: what a record becomes is its own affair.
+    values = np.array([2**60 + 129, 1, -(2**60)], dtype=np.int64)
+    options = {"epsilon": 1.0, "integers": True, **REPLACE}
+    assert bare(values, (-(2**61), 2**61), **options).integers == (257,)
+    assert bare([2**60 + 129, 1.0, -(2**60)], (-(2**61), 2**61), **options).integers == (257,)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.uint64, bool, float])
@@ -122,12 +123,13 @@ def test_scales_are_rounded_up_and_only_just(epsilon, size):
 
 
 def test_the_guarantee_is_what_was_asked_for():
-    laplace = pmp.release([0, 1], bounds=(0, 1), epsilon=0.3, **REPLACE)
+    laplace = pmp.release([0, 1], bounds=(0, 1), epsilon=0.3, integers=True, **REPLACE)
     assert laplace.guarantee == pmp.PureDP(0.3, neighbours="replace_one")
     assert laplace.mechanism == pmp.DiscreteLaplace(
         scale=laplace.scale, epsilon=0.3, sensitivity=1.0, neighbours="replace_one"
     )
-    gaussian = pmp.release([0, 1], bounds=(0, 1), rho=0.5, **REPLACE)
+    gaussian = pmp.release([0, 1], bounds=(0, 1), rho=0.5, integers=True, **REPLACE)
+    assert isinstance(gaussian.mechanism, pmp.DiscreteGaussian)
     assert gaussian.mechanism.guarantee == pmp.ZeroConcentratedDP(0.5, neighbours="replace_one")
     both = pmp.release([0.2, 1], bounds=(0, 1), epsilon=1.0, delta=1e-6, **REPLACE)
     assert both.guarantee == pmp.ApproximateDP(1.0, 1e-6, neighbours="replace_one")
@@ -137,7 +139,7 @@ def test_the_guarantee_is_what_was_asked_for():
 
 
 def test_a_sensitivity_is_proved_or_asserted():
-    options = {"bounds": [(0, 1), (0, 1)], "epsilon": 1.0, **REPLACE}
+    options = {"bounds": [(0, 1), (0, 1)], "epsilon": 1.0, "integers": True, **REPLACE}
     rows = np.array([[0, 1], [1, 0]])
     proved = bare(rows, **options)
     assert (proved.sensitivity.status, proved.sensitivity.value) == ("proved", 2.0)
@@ -195,7 +197,7 @@ def test_release_takes_no_seed():
 
 
 def test_simulation_warns_in_so_many_words_and_is_reproducible():
-    options = {"bounds": (0, 1), "epsilon": 1.0, **REPLACE}
+    options = {"bounds": (0, 1), "epsilon": 1.0, "integers": True, **REPLACE}
     with pytest.warns(InsecureNoiseWarning, match="Do not publish it"):
         first = pmp.simulate_release(np.random.default_rng(3), [0, 1, 1], **options)
     with pytest.warns(InsecureNoiseWarning):
@@ -330,7 +332,9 @@ def test_the_registry_entry_is_yaml_with_the_fields_of_the_registry():
 
 
 def test_a_card_becomes_an_observed_release(tmp_path):
-    published = pmp.release(np.array([0, 1, 1, 1]), bounds=(0, 1), epsilon=1.0, **REPLACE)
+    published = pmp.release(
+        np.array([0, 1, 1, 1]), bounds=(0, 1), epsilon=1.0, integers=True, **REPLACE
+    )
     pmp.write_card(published, tmp_path / "card.json")
     for source in (published, pmp.release_card(published), tmp_path / "card.json"):
         with pm.Model() as model:
@@ -373,10 +377,29 @@ def test_without_opendp_a_sentence_says_what_to_do(monkeypatch):
         pmp.release([0, 1], sampler="opendp", **GOOD)
 
 
+needs_opendp = pytest.mark.skipif(
+    importlib.util.find_spec("opendp") is None,
+    reason="NOT TESTED: noise of OpenDP, since the extra pymc-privacy[opendp] is not installed",
+)
+TOO_WIDE = [
+    {"bounds": (0, 1), "granularity": 2.0**-100, "epsilon": 1.0},
+    {"bounds": (0, 1), "granularity": 2.0**-60, "rho": 1.0},
+    # Time stamps in nanoseconds.
+    {"bounds": (1_500_000_000 * 10**9, 1_800_000_000 * 10**9), "integers": True, "epsilon": 0.1},
+]
+
+
+@pytest.mark.parametrize("options", TOO_WIDE, ids=str)
+def test_noise_that_opendp_would_saturate_is_refused(options):
+    with refused(ReleaseError, "at most 2\\^53 cells", ".* cells"):
+        pmp.release([1], sampler="opendp", **REPLACE, **options)
+    assert pmp.release([1], **REPLACE, **options).label == "proven"
+
+
+@needs_opendp
 @pytest.mark.parametrize("promise", [{"epsilon": 0.5}, {"rho": 0.125}])
 def test_noise_drawn_by_opendp_has_the_same_law(promise):
-    pytest.importorskip("opendp", reason="the extra pymc-privacy[opendp] is not installed")
-    options = {"bounds": (0, 1), "sampler": "opendp", **REPLACE, **promise}
+    options = {"bounds": (0, 1), "integers": True, "sampler": "opendp", **REPLACE, **promise}
     draws = np.array([pmp.release([0, 1, 1], **options).value for _ in range(3000)])
     scale = 2.0
     assert_mean(draws, 2.0)
@@ -384,3 +407,25 @@ def test_noise_drawn_by_opendp_has_the_same_law(promise):
     law = pmp.DiscreteLaplace if "epsilon" in promise else pmp.DiscreteGaussian
     p = np.exp(law(scale=scale).log_density(k, 0))
     assert_mean(np.abs(draws - 2), float(p @ np.abs(k)), what="mean of |noise|")
+
+
+@needs_opendp
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+def test_the_widest_noise_of_opendp_does_not_saturate(kind):
+    draws = np.array(getattr(OpenDPNoise(WIDEST), kind)(Fraction(WIDEST), 2000), dtype=float)
+    assert np.abs(draws).max() < 2**62
+    expected = 1.0 if kind == "laplace" else math.sqrt(2 / math.pi)
+    assert_mean(np.abs(draws) / WIDEST, expected, what="mean of |noise| / scale")
+
+
+@needs_opendp
+def test_what_opendp_refuses_costs_nothing(tmp_path, monkeypatch):
+    ledger = pmp.Ledger(tmp_path / "ledger", pmp.PureDP(1.0, **REPLACE))
+
+    def broken(*args, **kwargs):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr("opendp.prelude.m.make_laplace", broken)
+    with pytest.raises(ReleaseError, match="OpenDP must be able to draw"):
+        pmp.release([1], bounds=(0, 1), epsilon=0.5, sampler="opendp", ledger=ledger, **REPLACE)
+    assert ledger.spent is None

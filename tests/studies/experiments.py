@@ -66,3 +66,29 @@ def kills_every_worker(rng, index):
     if index == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     return {"value": float(rng.random())}
+
+
+class Unspeakable(Exception):
+    """An error that cannot be printed."""
+
+    def __str__(self):
+        raise RuntimeError("no message")
+
+
+def raises_what_cannot_be_printed(rng, index):
+    if index == 1:
+        raise Unspeakable
+    if index == 2:
+        raise BaseException("not even an Exception")
+    return {"value": 1.0}
+
+
+def hangs(rng, index):
+    if index == 1:
+        while True:
+            time.sleep(0.01)
+    return {"value": float(rng.random())}
+
+
+def returns_names_that_collapse(rng, index):
+    return [{1: 2, "1": 3}, {"deep": {1: 2, "1": 3}}, {1: 2}, {"fine": {1: 2, 2: 3}}][index]

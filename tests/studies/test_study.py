@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import nullcontext
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 
 import pymc_privacy as pmp
 from pymc_privacy.errors import StudyError
+from pymc_privacy.studies import journal
 from pymc_privacy.studies.replicates import Replicate
 from tests.studies import experiments
 from tests.studies.experiments import calls
@@ -238,6 +240,102 @@ def test_an_executor_that_dies_keeps_what_had_finished(tmp_path):
     assert len(rows) == 6
     assert all(row in results(rows) for row in before)
     assert all(row["error"] is None for row in rows), "nobody's fault is nobody's row"
+
+
+def forked():
+    # What forking inherits of threads does not matter to experiments that use none.
+    return ProcessPoolExecutor(2, mp_context=get_context("fork"))
+
+
+def test_a_replicate_that_kills_its_worker_is_a_row_and_stops_no_other(tmp_path):
+    study = study_of(experiments.kills_every_worker, tmp_path / "r.jsonl")
+    with forked() as executor:
+        rows = study.run(executor, progressbar=False)
+    assert [row["index"] for row in rows] == list(range(6))
+    assert [row["error"] is None for row in rows] == [True, False, True, True, True, True]
+    assert "exit code -9" in rows[1]["error"]
+    assert study.missing() == []
+
+
+@pytest.mark.parametrize("make", [nullcontext, forked])
+def test_a_replicate_that_hangs_is_stopped_at_the_time_limit(tmp_path, make):
+    study = study_of(experiments.hangs, tmp_path / "r.jsonl", indices=3)
+    with make() as executor:
+        rows = study.run(executor, time_limit=2.0, progressbar=False)
+    assert [row["error"] is None for row in rows] == [True, False, True]
+    assert "time limit" in rows[1]["error"]
+    assert rows[1]["seconds"] >= 2.0
+    whole = study_of(experiments.hangs, tmp_path / "w.jsonl", indices=1).run(progressbar=False)
+    assert rows[0]["value"] == whole[0]["value"], "the results are those of any executor"
+
+
+def test_a_replicate_that_ends_its_own_process_is_a_row(tmp_path):
+    study = study_of(experiments.kills_every_worker, tmp_path / "r.jsonl", indices=3)
+    rows = study.run(time_limit=60, progressbar=False)
+    assert [row["error"] is None for row in rows] == [True, False, True]
+
+
+@pytest.mark.parametrize("limit", [0, -1, "1", True, np.nan])
+def test_a_time_limit_is_a_number_of_seconds(tmp_path, limit):
+    with pytest.raises(StudyError, match="time_limit must be a finite number > 0"):
+        study_of(experiments.hangs, tmp_path / "r.jsonl").run(time_limit=limit)
+    with (
+        ThreadPoolExecutor(1) as executor,
+        pytest.raises(StudyError, match="needs processes that can be stopped"),
+    ):
+        study_of(experiments.hangs, tmp_path / "r.jsonl").run(executor, time_limit=1.0)
+    with pytest.raises(StudyError, match=r"executor must be a concurrent\.futures\.Executor"):
+        study_of(experiments.hangs, tmp_path / "r.jsonl").run("processes")
+
+
+def test_an_error_that_cannot_be_printed_is_a_row_like_others(tmp_path):
+    study = study_of(experiments.raises_what_cannot_be_printed, tmp_path / "r.jsonl", indices=4)
+    rows = study.run(progressbar=False)
+    assert [row["error"] is None for row in rows] == [True, False, False, True]
+    assert rows[1]["error"].startswith("Unspeakable: (")
+    assert "raise Unspeakable" in rows[1]["traceback"]
+    assert rows[2]["error"] == "BaseException: not even an Exception"
+
+
+def test_names_that_would_collapse_are_refused(tmp_path):
+    study = study_of(experiments.returns_names_that_collapse, tmp_path / "r.jsonl", indices=4)
+    rows = study.run(progressbar=False)
+    assert "must be strings; got 1" in rows[0]["error"]
+    assert "must differ when they are written" in rows[1]["error"]
+    assert "must be strings; got 1" in rows[2]["error"]
+    assert rows[3]["error"] is None
+    for grid in ({1: [2], "1": [3]}, [{1: 2, "1": 3}], {"not a name": [1]}):
+        with pytest.raises(StudyError, match="names of a setting"):
+            pmp.Study(dict, grid, replicates=1, seed=1, path=tmp_path / "r.jsonl")
+    with pytest.raises(StudyError, match="must differ when they are written"):
+        pmp.Study(dict, {"a": [{1: 2, "1": 3}]}, replicates=1, seed=1, path=tmp_path / "r.jsonl")
+
+
+def test_a_folder_that_cannot_be_written_is_called_that(tmp_path, monkeypatch):
+    def denied(*args):
+        raise PermissionError(13, "Permission denied")
+
+    study = study_of(experiments.hangs, tmp_path / "deep" / "r.jsonl")
+    with monkeypatch.context() as patched:
+        patched.setattr(journal.os, "open", denied)
+        with pytest.raises(StudyError, match=r"folder that can be written.*Permission denied"):
+            study.run(progressbar=False)
+    os.mkfifo(tmp_path / "pipe")
+    for wrong in (tmp_path, tmp_path / "pipe", "/dev/null/rows"):
+        with pytest.raises(StudyError, match="can be read and written"):
+            study_of(experiments.hangs, wrong).run(progressbar=False)
+
+
+@pytest.mark.parametrize(
+    "line", ["3", "[]", '{"key": 3}', '{"key": "a"}', "[" * 5000, '{"key": "a", "seconds": "b"}']
+)
+def test_a_line_that_no_study_has_written_is_refused(tmp_path, line):
+    study = study_of(experiments.fails_sometimes, tmp_path / "r.jsonl", indices=1)
+    study.run(progressbar=False)
+    with (tmp_path / "r.jsonl").open("a") as stream:
+        stream.write(line + "\n")
+    with pytest.raises(StudyError, match="must be"):
+        study.rows()
 
 
 def test_an_executor_that_was_shut_down_is_an_error_and_no_row(tmp_path):

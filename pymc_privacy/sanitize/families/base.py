@@ -12,38 +12,52 @@ from typing import Any
 
 import numpy as np
 
+from pymc_privacy.arguments import pair, positive, reals, refusal
 from pymc_privacy.errors import ReleaseError
+from pymc_privacy.sanitize.moments import Moments
+from pymc_privacy.sanitize.rows import rows
 
-# Contributions are computed in floats; their errors are far below this share of the sensitivity.
-ROUNDING = 2.0**-40
 LEAST = 8  # records of a Normal model, so that all moments that are used exist
+_FURTHEST = 2.0**200  # of bounds: fourth powers of records stay within floats
+MOST = 2**53  # of a total: posteriors count in floats
 
 
 @dataclass(frozen=True)
-class Summary:
-    """Mean and standard deviation of a posterior, and how far one record can move each.
+class SummaryBounds:
+    """How far one record can move mean and standard deviation of a posterior: public numbers.
 
     Parameters
     ----------
-    centre, spread : float
-        Of the posterior given the records: confidential.
     centre_sensitivity, spread_sensitivity : float
-        Suprema over all pairs of neighbours: public.
+        Suprema over all pairs of neighbours.
+    largest_centre : float
+        The largest distance of the mean from the lower end of the parameter's range.
     largest_spread : float
-        The largest standard deviation that any records could give: public.
+        The largest standard deviation that any records could give.
     """
 
-    centre: float
-    spread: float
     centre_sensitivity: float
     spread_sensitivity: float
+    largest_centre: float
     largest_spread: float
+
+    def __post_init__(self) -> None:
+        meaning = "there is no default, because the guarantee rests on it"
+        for name in self.__dataclass_fields__:
+            value = positive(name, getattr(self, name), meaning=meaning, error=ReleaseError)
+            object.__setattr__(self, name, value)
 
 
 class Family(ABC):
     """A model of records whose statistic is a total of bounded contributions."""
 
     name: str
+    whole: bool = False
+    """Whether contributions are integers."""
+    moments: Moments | None = None
+    """What is contributed, where its sensitivity is known to be less than that of the bounds."""
+    least: int = 1
+    """How many records it takes."""
 
     @property
     @abstractmethod
@@ -53,7 +67,10 @@ class Family(ABC):
     @property
     @abstractmethod
     def sensitivity(self) -> tuple[float, str] | None:
-        """Return an L1 sensitivity below that of the bounds with its proof, or None."""
+        """Return an L1 sensitivity below that of the bounds with its proof, or None.
+
+        It is taken on trust: only the proofs of this package make an interval "proven".
+        """
 
     @property
     @abstractmethod
@@ -62,7 +79,7 @@ class Family(ABC):
 
     @abstractmethod
     def contributions(self, records: Any) -> np.ndarray:
-        """Return what each record adds, clipped."""
+        """Return what each record adds, clipped; of a record by itself, not of the others."""
 
     @abstractmethod
     def posterior(
@@ -84,35 +101,48 @@ class Family(ABC):
     ) -> np.ndarray:
         """Draw totals of records from the model fitted to one total."""
 
+
+class SummarisedFamily(Family):
+    """A family whose posterior has moments that one record cannot move far."""
+
     @abstractmethod
-    def summary(self, records: Any) -> Summary | None:
-        """Return the closed form of the posterior, or None where its sensitivity is not bounded."""
+    def summary_bounds(self, size: int) -> SummaryBounds:
+        """Return how far one record can move the moments of the posterior."""
+
+    @abstractmethod
+    def summary_totals(self, records: Any) -> tuple[int, ...]:
+        """Return the records as the integers that the moments of the posterior follow from."""
+
+    @abstractmethod
+    def summary(self, totals: tuple[int, ...], size: int) -> tuple[float, float]:
+        """Return the posterior's mean above the lower end of its range, and standard deviation."""
 
 
-def numbers(records: Any, columns: int = 1) -> np.ndarray:
+def numbers(records: Any, columns: int | None = None, least: int = 1) -> np.ndarray:
     """Return records as finite floats, of shape (n,) or (n, columns)."""
-    array = np.asarray(records)
-    shape = "(n,)" if columns == 1 else f"(n, {columns})"
-    fits = array.ndim == 1 if columns == 1 else array.ndim == 2 and array.shape[1] == columns
-    if array.dtype.kind not in "iufb" or not fits or not len(array):
+    array = rows("records", records, columns)
+    if len(array) < least:
         raise ReleaseError(
-            f"records must be numbers of shape {shape}, with a row or more; got {array.dtype} of "
-            f"shape {array.shape}."
+            f"records must be {least} or more, for their statistics to say anything; got "
+            f"{len(array)}."
         )
-    if not np.all(np.isfinite(array)):
-        raise ReleaseError(
-            "records must be finite, because clipping would turn what is missing into a value "
-            "nobody reported; got NaN or infinity."
-        )
-    return array.astype(np.float64)
+    return array
 
 
 def checked_pair(name: str, bounds: Any) -> tuple[float, float]:
     """Return (low, high), finite and in this order."""
-    pair = np.asarray(bounds, dtype=np.float64)
-    if pair.shape != (2,) or not np.all(np.isfinite(pair)) or not pair[0] < pair[1]:
-        raise ReleaseError(
-            f"{name} must be a pair (low, high) of finite numbers with low < high, chosen without "
-            f"looking at the records; got {bounds!r}."
-        )
-    return float(pair[0]), float(pair[1])
+    meaning = "chosen without looking at the records"
+    low, high = pair(name, bounds, meaning=meaning, error=ReleaseError)
+    if max(-low, high, 1 / (high - low)) > _FURTHEST:
+        wanted = "numbers of at most 2^200 that are 2^-200 or more apart"
+        raise refusal(name, wanted, bounds, meaning=meaning, error=ReleaseError)
+    return low, high
+
+
+def checked_prior(prior: Any, meaning: str, *, zero_rate: bool = False) -> tuple[float, float]:
+    """Return the two parameters of a prior, both > 0, or the second at least 0."""
+    wanted: dict[str, Any] = {"shapes": [(2,)], "meaning": meaning, "error": ReleaseError}
+    first, second = reals("prior", prior, least=0.0, most=float(MOST), **wanted)
+    if first <= 0 or (second <= 0 and not zero_rate):
+        reals("prior", prior, above=0.0, **wanted)
+    return float(first), float(second)

@@ -8,14 +8,20 @@ from typing import Any
 
 import numpy as np
 from scipy.special import betaln, gammaln
-from scipy.stats import beta as beta_law
 
+from pymc_privacy.arguments import integer
 from pymc_privacy.errors import ReleaseError
-from pymc_privacy.sanitize.families.base import Family, Summary, numbers
+from pymc_privacy.sanitize.families.base import (
+    MOST,
+    SummarisedFamily,
+    SummaryBounds,
+    checked_prior,
+    numbers,
+)
 
 
 @dataclass(frozen=True)
-class Proportion(Family):
+class Proportion(SummarisedFamily):
     """The share of ones among records that are 0 or 1, with a Beta prior.
 
     Parameters
@@ -34,6 +40,10 @@ class Proportion(Family):
 
     prior: tuple[float, float] = (1.0, 1.0)
     name = "proportion"
+    whole = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prior", checked_prior(self.prior, "of the Beta law"))
 
     @property
     def contribution_bounds(self) -> tuple[float, float]:
@@ -52,7 +62,13 @@ class Proportion(Family):
 
     def contributions(self, records: Any) -> np.ndarray:
         """Return zeros and ones."""
-        return (numbers(records) >= 0.5).astype(np.int64)
+        values = numbers(records)
+        if not np.all((values == 0) | (values == 1)):
+            raise ReleaseError(
+                "records of a proportion must be 0 or 1 (False or True), because their share of "
+                "ones is asked for; got other values. Code the answers as 0 and 1."
+            )
+        return values.astype(np.int64)
 
     def posterior(
         self, rng: np.random.Generator, totals: np.ndarray, size: int
@@ -78,22 +94,31 @@ class Proportion(Family):
         share = float(np.clip(total[0] / size, 0.0, 1.0))
         return rng.binomial(size, share, (repeats, 1)).astype(float)
 
-    def summary(self, records: Any) -> Summary:
-        """Return the moments of the Beta posterior; the suprema are over all n + 1 totals."""
-        size, k = len(records), int(self.contributions(records).sum())
+    def summary_bounds(self, size: int) -> SummaryBounds:
+        """Return the suprema over all n + 1 totals."""
         a, b = self.prior
-        spreads = beta_law.std(a + np.arange(size + 1), b + size - np.arange(size + 1))
-        return Summary(
-            centre=(a + k) / (a + b + size),
-            spread=float(spreads[k]),
-            centre_sensitivity=1 / (a + b + size),
-            spread_sensitivity=float(np.abs(np.diff(spreads)).max()),
-            largest_spread=float(spreads.max()),
-        )
+        spreads = self._spread(np.arange(size + 1.0), size)
+        largest = float(spreads.max())
+        # Where no record moves the spread, as with one record, floats still might.
+        moved = float(np.abs(np.diff(spreads)).max()) + largest * 2.0**-40
+        return SummaryBounds(1 / (a + b + size), moved, 1.0, largest)
+
+    def summary_totals(self, records: Any) -> tuple[int, ...]:
+        """Return the number of ones."""
+        return (int(self.contributions(records).sum()),)
+
+    def summary(self, totals: tuple[int, ...], size: int) -> tuple[float, float]:
+        """Return the moments of the Beta posterior."""
+        [ones], (a, b) = totals, self.prior
+        return (a + ones) / (a + b + size), float(self._spread(np.asarray(float(ones)), size))
+
+    def _spread(self, ones: np.ndarray, size: int) -> np.ndarray:
+        a, b = self.prior[0] + ones, self.prior[1] + size - ones
+        return np.sqrt(a / (a + b) * (b / (a + b)) / (a + b + 1))
 
 
 @dataclass(frozen=True)
-class Rate(Family):
+class Rate(SummarisedFamily):
     """The mean of counts, Poisson, with a Gamma prior; counts are clipped to a public bound.
 
     Parameters
@@ -116,13 +141,16 @@ class Rate(Family):
     upper: int
     prior: tuple[float, float] = (1.0, 0.0)
     name = "rate"
+    whole = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.upper, int | np.integer) or self.upper < 1:
-            raise ReleaseError(
-                "upper must be an integer > 0 (the largest count that is told apart); got "
-                f"{self.upper!r}."
-            )
+        meaning = "the largest count that is told apart"
+        upper = integer(
+            "upper", self.upper, least=1, most=MOST, meaning=meaning, error=ReleaseError
+        )
+        object.__setattr__(self, "upper", upper)
+        prior = checked_prior(self.prior, "shape and rate of the Gamma law", zero_rate=True)
+        object.__setattr__(self, "prior", prior)
 
     @property
     def contribution_bounds(self) -> tuple[float, float]:
@@ -141,7 +169,13 @@ class Rate(Family):
 
     def contributions(self, records: Any) -> np.ndarray:
         """Return counts, clipped."""
-        return np.rint(np.clip(numbers(records), 0, self.upper)).astype(np.int64)
+        values = numbers(records)
+        if not np.all((values >= 0) & (values == np.rint(values))):
+            raise ReleaseError(
+                "records of a rate must be counts, whole numbers >= 0, because they are taken for "
+                "Poisson; got other values."
+            )
+        return np.minimum(values, float(self.upper)).astype(np.int64)
 
     def posterior(
         self, rng: np.random.Generator, totals: np.ndarray, size: int
@@ -167,19 +201,28 @@ class Rate(Family):
         mean = float(np.clip(total[0] / size, 0.0, self.upper))
         return rng.poisson(size * mean, (repeats, 1)).astype(float)
 
-    def summary(self, records: Any) -> Summary:
-        """Return the moments of the Gamma posterior, Gamma(a + S, b + n).
+    def summary_bounds(self, size: int) -> SummaryBounds:
+        """Return the suprema for the posterior Gamma(a + S, b + n).
 
         The standard deviation sqrt(a + S) / (b + n) is concave in S, so that one record moves it
         most at S = 0.
         """
         shape, rate = self.prior
-        size, total = len(records), int(self.contributions(records).sum())
         scale = rate + size
-        return Summary(
-            centre=(shape + total) / scale,
-            spread=math.sqrt(shape + total) / scale,
+        return SummaryBounds(
             centre_sensitivity=self.upper / scale,
-            spread_sensitivity=(math.sqrt(shape + self.upper) - math.sqrt(shape)) / scale,
+            spread_sensitivity=self.upper
+            / (math.sqrt(shape + self.upper) + math.sqrt(shape))
+            / scale,
+            largest_centre=(shape + size * self.upper) / scale,
             largest_spread=math.sqrt(shape + size * self.upper) / scale,
         )
+
+    def summary_totals(self, records: Any) -> tuple[int, ...]:
+        """Return the total of the counts."""
+        return (sum(self.contributions(records).tolist()),)
+
+    def summary(self, totals: tuple[int, ...], size: int) -> tuple[float, float]:
+        """Return the moments of the Gamma posterior."""
+        [total], (shape, rate) = totals, self.prior
+        return (shape + total) / (rate + size), math.sqrt(shape + total) / (rate + size)

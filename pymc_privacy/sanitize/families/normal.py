@@ -10,26 +10,30 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from pymc_privacy.errors import ReleaseError
 from pymc_privacy.sanitize.families.base import (
     LEAST,
-    ROUNDING,
-    Family,
-    Summary,
+    SummarisedFamily,
+    SummaryBounds,
     checked_pair,
     numbers,
 )
+from pymc_privacy.sanitize.moments import NORMAL
+
+_CELL = 2**32  # of [0, 1], to which records are rounded for the moments of the posterior
 
 
 @dataclass(frozen=True)
-class _Normal(Family):
+class _Normal(SummarisedFamily):
     """What the mean and the variance have in common."""
 
     bounds: tuple[float, float]
+    moments = NORMAL
+    least = LEAST
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bounds", checked_pair("bounds", self.bounds))
@@ -37,7 +41,7 @@ class _Normal(Family):
     @property
     def middle(self) -> float:
         """Return the middle of the bounds, which becomes 0."""
-        return (self.bounds[0] + self.bounds[1]) / 2
+        return self.bounds[0] + self.half
 
     @property
     def half(self) -> float:
@@ -47,26 +51,27 @@ class _Normal(Family):
     @property
     def contribution_bounds(self) -> tuple[tuple[float, float], ...]:
         """Return those of v and of v^2."""
-        return (-1.0, 1.0), (0.0, 1.0)
+        return NORMAL.bounds
 
     @property
     def sensitivity(self) -> tuple[float, str]:
         """Return 9/4, which is attained from v = 1 to v = -1/2."""
-        proof = (
-            "|v - v'| + |v^2 - v'^2| = d (1 + |v + v'|) with d = |v - v'| and |v + v'| <= 2 - d, "
-            "hence at most d (3 - d) <= 9/4."
-        )
-        return 2.25 * (1 + ROUNDING), proof
+        return float(NORMAL.l1), NORMAL.proof
 
     def contributions(self, records: Any) -> np.ndarray:
         """Return (v, v^2) for each record."""
-        v = np.clip((numbers(records) - self.middle) / self.half, -1.0, 1.0)
-        if len(v) < LEAST:
-            raise ReleaseError(
-                f"records must be {LEAST} or more, for their variance to say anything; got "
-                f"{len(v)}."
-            )
+        v = self._scaled(records)
         return np.stack([v, v * v], axis=1)
+
+    def summary_totals(self, records: Any) -> tuple[int, ...]:
+        """Return the totals of v and of v^2 in cells of 2^-32 and 2^-64, exactly."""
+        cells = [int(cell) for cell in np.rint(self._scaled(records) * _CELL).tolist()]
+        return sum(cells), sum(cell * cell for cell in cells)
+
+    def _scaled(self, records: Any) -> np.ndarray:
+        """Return v: the records on [-1, 1], each by itself."""
+        inside = np.clip(numbers(records, least=self.least), *self.bounds)
+        return np.clip((inside - self.middle) / self.half, -1.0, 1.0)
 
     def resample(
         self, rng: np.random.Generator, total: np.ndarray, size: int, repeats: int
@@ -131,22 +136,25 @@ class NormalMean(_Normal):
         variance = _floored(squares / (size - 1), size)
         return self.middle + self.half * mean, self.half**2 * variance / size
 
-    def summary(self, records: Any) -> Summary:
-        """Return the moments of the t posterior; one record moves s by at most range / sqrt(n).
+    def summary_bounds(self, size: int) -> SummaryBounds:
+        """Return the suprema for the t posterior; one record moves s by at most range / sqrt(n).
 
         s sqrt(n - 1) is the norm of the centred records, and centring shrinks: replacing a record
         moves it by at most range sqrt(1 - 1/n).
         """
-        v = self.contributions(records)[:, 0]
-        size = len(v)
-        factor = math.sqrt((size - 1) / (size * (size - 5)))
-        return Summary(
-            centre=self.middle + self.half * float(v.mean()),
-            spread=self.half * factor * float(v.std(ddof=1)),
+        factor = _student_factor(size)
+        return SummaryBounds(
             centre_sensitivity=2 * self.half / size,
             spread_sensitivity=2 * self.half * factor / math.sqrt(size),
+            largest_centre=2 * self.half,
             largest_spread=self.half * factor * math.sqrt(size / (size - 1)),
         )
+
+    def summary(self, totals: tuple[int, ...], size: int) -> tuple[float, float]:
+        """Return the moments of the t posterior."""
+        mean = float(1 + Fraction(totals[0], size * _CELL))
+        s = math.sqrt(_squares(totals, size) / (size - 1))
+        return self.half * mean, self.half * _student_factor(size) * s
 
 
 @dataclass(frozen=True)
@@ -187,24 +195,37 @@ class NormalVariance(_Normal):
         inside = _floored(variance, size)
         return self.half**2 * variance, self.half**4 * 2 * inside**2 / (size - 1)
 
-    def summary(self, records: Any) -> Summary:
-        """Return the moments of the inverse-gamma posterior; both are multiples of s^2.
+    def summary_bounds(self, size: int) -> SummaryBounds:
+        """Return the suprema for the inverse-gamma posterior; its moments are multiples of s^2.
 
         The sum of squares is that of n - 1 records plus (1 - 1/n) times the squared distance of
         the last from their mean: one record moves it by at most (1 - 1/n) range^2.
         """
-        v = self.contributions(records)[:, 0]
-        size = len(v)
+        mean, spread = self._factors(size)
+        moved = 4 * (1 - 1 / size)
+        return SummaryBounds(mean * moved, spread * moved, mean * size, spread * size)
+
+    def summary(self, totals: tuple[int, ...], size: int) -> tuple[float, float]:
+        """Return the moments of the inverse-gamma posterior."""
+        mean, spread = self._factors(size)
+        squares = _squares(totals, size)
+        return mean * squares, spread * squares
+
+    def _factors(self, size: int) -> tuple[float, float]:
+        """Return mean and standard deviation of the posterior over the sum of squares of v."""
         mean = self.half**2 / (size - 5)
-        spread = mean * math.sqrt(2 / (size - 7))
-        squares, moved = size * float(v.var()), 4 * (1 - 1 / size)
-        return Summary(
-            centre=mean * squares,
-            spread=spread * squares,
-            centre_sensitivity=mean * moved,
-            spread_sensitivity=spread * moved,
-            largest_spread=spread * size,
-        )
+        return mean, mean * math.sqrt(2 / (size - 7))
+
+
+def _student_factor(size: int) -> float:
+    """Return the standard deviation of the t posterior of the mean over that of the records."""
+    return math.sqrt((size - 1) / (size * (size - 5)))
+
+
+def _squares(totals: tuple[int, ...], size: int) -> float:
+    """Return the sum of squares of v about its mean, from exact totals."""
+    first, second = totals
+    return float(Fraction(size * second - first * first, size * _CELL**2))
 
 
 def _moments(totals: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,8 @@ prior is flat in mean and variance of the covariate, in intercept, slope (within
 residual variance. Then the marginal of the totals is ∝ 1 / Svv, from the change of variables
 between the two least-squares estimates and the totals; the bounds of the slope make it proper.
 Given the totals the slope is Student's t with n - 4 degrees of freedom about the least-squares
-estimate.
+estimate. It has no summary that could be released: where the covariate hardly varies, one record
+moves the slope at will.
 """
 
 from __future__ import annotations
@@ -15,14 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from pymc_privacy.errors import ReleaseError
-from pymc_privacy.sanitize.families.base import (
-    LEAST,
-    ROUNDING,
-    Family,
-    checked_pair,
-    numbers,
-)
+from pymc_privacy.sanitize.families.base import LEAST, Family, checked_pair, numbers
+from pymc_privacy.sanitize.moments import REGRESSION
 
 
 @dataclass(frozen=True)
@@ -53,6 +48,8 @@ class Slope(Family):
     response_bounds: tuple[float, float]
     bounds: tuple[float, float]
     name = "slope"
+    moments = REGRESSION
+    least = LEAST
 
     def __post_init__(self) -> None:
         for field in ("covariate_bounds", "response_bounds", "bounds"):
@@ -67,16 +64,12 @@ class Slope(Family):
     @property
     def contribution_bounds(self) -> tuple[tuple[float, float], ...]:
         """Return those of (v, v^2, t, v t, t^2)."""
-        return (-1.0, 1.0), (0.0, 1.0), (-1.0, 1.0), (-1.0, 1.0), (0.0, 1.0)
+        return REGRESSION.bounds
 
     @property
     def sensitivity(self) -> tuple[float, str]:
         """Return 9/4 + 9/4 + 2."""
-        proof = (
-            "|v - v'| + |v^2 - v'^2| <= 9/4, as d (1 + |v + v'|) <= d (3 - d) with d = |v - v'|; "
-            "the same for t; and |v t - v' t'| <= 2."
-        )
-        return 6.5 * (1 + ROUNDING), proof
+        return float(REGRESSION.l1), REGRESSION.proof
 
     @property
     def support(self) -> tuple[float, float]:
@@ -85,14 +78,9 @@ class Slope(Family):
 
     def contributions(self, records: Any) -> np.ndarray:
         """Return five numbers for each record."""
-        array = numbers(records, columns=2)
-        if len(array) < LEAST:
-            raise ReleaseError(
-                f"records must be {LEAST} or more, for their variance to say anything; got "
-                f"{len(array)}."
-            )
+        array = numbers(records, columns=2, least=self.least)
         v, t = (
-            np.clip((2 * column - low - high) / (high - low), -1.0, 1.0)
+            np.clip(2 * ((np.clip(column, low, high) - low) / (high - low)) - 1, -1.0, 1.0)
             for column, (low, high) in zip(
                 array.T, (self.covariate_bounds, self.response_bounds), strict=True
             )
@@ -140,10 +128,6 @@ class Slope(Family):
             s_tt + size * t_mean**2,
         ]
         return np.stack(columns, axis=1)
-
-    def summary(self, records: Any) -> None:
-        """Return None: where the covariate hardly varies, one record moves the slope at will."""
-        return
 
     def _fit(self, totals: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return Svv, slope and residual variance of v and t, made possible where noise was not."""

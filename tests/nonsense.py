@@ -1,0 +1,187 @@
+"""Values that no argument of a kind may have, and odd ones that may pass but must do no harm."""
+
+import datetime
+import decimal
+import fractions
+import math
+
+import numpy as np
+
+import pymc_privacy as pmp
+
+
+class Rude:
+    """Whatever is asked of it raises."""
+
+    def __repr__(self):
+        raise RuntimeError("no repr")
+
+    def __float__(self):
+        raise RuntimeError("no float")
+
+    def __array__(self, *_, **__):
+        raise RuntimeError("no array")
+
+    def __len__(self):
+        raise RuntimeError("no length")
+
+    def __eq__(self, other):
+        raise RuntimeError("no equality")
+
+    __hash__ = None
+
+    def __iter__(self):
+        raise RuntimeError("no items")
+
+
+ENDLESS: list = []
+ENDLESS.append(ENDLESS)
+
+# What is no number, no name, no path, no generator, no mechanism, and no function.
+NOTHING = [
+    1j,
+    np.complex128(2),
+    datetime.date(2020, 1, 1),
+    datetime.datetime(2020, 1, 1),
+    datetime.timedelta(3),
+    np.datetime64("2020-01-01"),
+    np.timedelta64(3, "D"),
+    np.timedelta64("NaT"),
+    object(),
+    Rude(),
+    b"1",
+    np.ma.masked,
+    np.ma.array([1.0, 2.0], mask=[True, False]),
+    np.array([1.0, None], dtype=object),
+    np.array(["1", "2"]),
+    np.array([1j, 2]),
+    np.array(["2020-01-01"], dtype="datetime64[D]"),
+    {"a": object()},
+    {1.0, 2.0},
+    ENDLESS,
+    [[1.0, 2.0], [3.0]],
+    ["1", 2.0],
+    decimal.Decimal(1),
+    float,
+]
+NO_NUMBER = [
+    *NOTHING,
+    True,
+    np.False_,
+    "1",
+    "",
+    "nan",
+    np.str_("1"),
+    math.nan,
+    math.inf,
+    -math.inf,
+    np.float64("nan"),
+    10**400,
+    [],
+    (),
+    {},
+    [1.0, 2.0, 3.0],
+    np.ones((2, 2)),
+    np.array(True),
+    np.array(math.nan),
+    np.ma.array(1.0),
+]
+NO_NAME = [*NOTHING, 1, 1.5, True, "", " ", "two\nlines", "nul\0", "\ud800", [], {}, ["a"]]
+NO_ROWS = [*NOTHING, True, "1", "", math.nan, math.inf, [math.nan], [math.inf, 1.0], {}]
+NO_TABLE = [*NO_ROWS, [True, 2]]
+
+
+def hashable(values):
+    """Return those values that can be the key of a mapping."""
+    return [value for value in values if type(value).__hash__ and value is not np.ma.masked]
+
+
+WRONG = {
+    "positive": [*NO_NUMBER, 0, -1, -0.0, -1e-300],
+    "real": NO_NUMBER,
+    "least_zero": [*NO_NUMBER, -1, -1e-300],
+    "probability": [*NO_NUMBER, 0, 1, 95, -0.5],
+    "delta": [*NO_NUMBER, 1, 1.5, -1e-9],
+    "count": [*NO_NUMBER, 0, -1, 2.5, 3.0, np.float64(4), 2**70],
+    "share": [*NO_NUMBER, -0.1, 1.1],
+    "seed": [*(n for n in NOTHING if n is not ENDLESS), "seed", 2.5, -1],
+    "natural": [*NO_NUMBER, -1, 2.5, 3.0, 2**70],
+    "name": NO_NAME,
+    "path": NO_NAME,
+    "neighbours": [*NO_NAME, "bounded", "REPLACE_ONE", "add_remove ", ["replace_one"]],
+    "flag": [*NOTHING, 0, 1, 1.0, "True", "", [], np.array([True, False])],
+    "generator": [*NOTHING, 0, 1, "seed", True, [], np.random.RandomState, np.random],
+    "function": [*(n for n in NOTHING if not callable(n)), 0, 1.0, "abs", True, []],
+    "mechanism": [*NOTHING, 1.0, "laplace", True, [], pmp.Laplace, pmp.PureDP(1.0)],
+    "guarantee": [*NOTHING, 1.0, "pure", True, [], pmp.PureDP, pmp.Laplace(scale=1.0)],
+    "release": [*NOTHING, 1.0, "release", True, [], {}, pmp.Release, pmp.PureDP(1.0)],
+    "pair": [*NO_TABLE, 1.0, [], (1,), (0, 1, 2), (1, 0), (0, 0), (0, math.inf), ("0", "1")],
+    "bounds": [*NO_TABLE, 1.0, [], (1,), (0, 1, 2), (1, 0), (0, 0), (0, math.inf), ("0", "1")],
+    "prior": [*NO_TABLE, 1.0, [], (1,), (0, 1, 2), (-1, 1), (1, math.inf), ("1", "1")],
+    "scale": [*NO_TABLE, [], 0, -1, [1.0, 0.0], [[1.0]], [1.0, -2.0], 10**400],
+    "positives": [*NO_TABLE, 0, -1, [1.0, 0.0], [1.0, -2.0], 10**400],
+    "vector": [*NO_TABLE, [], 1.0, [[1.0, 2.0]]],
+    # A record is read by itself: a True, or an integer beyond floats, is one among others.
+    "rows": [*NO_ROWS, 1.0, np.zeros((2, 2, 2))],
+    "records": [*NO_TABLE, 1.0, np.zeros((2, 2, 2)), [10**400]],
+    "table": [*NO_TABLE, 1.0, np.zeros((2, 2, 2)), [10**400]],
+    "tree": [*NOTHING, 1.0, "posterior", True, [], {}, np.ones(3)],
+    "frame": [*NOTHING, 1.0, "x", True, ["a"], [1.0], [{}]],
+    "names": [*(n for n in NOTHING), 1.0, True, [1.0], "stranger", ["stranger"], "two\nlines"],
+    "contributions": [*NOTHING, "x", True, {}, np.zeros((2, 2, 2))],
+    "observed": [*NO_TABLE, [10**400]],
+    "mapping": [*NOTHING, 1.0, "x", True, []],
+    "object": [*NOTHING, 1.0, "x", True, [], {}],
+}
+
+_SMALL_AND_LARGE = [
+    math.ulp(0.0),
+    1e-300,
+    1e-160,
+    1e-12,
+    0.1,
+    1,
+    3.7,
+    800.0,
+    1e9,
+    1e100,
+    1e154,
+    1e300,
+    1e308,
+    1.7976931348623157e308,
+    np.float32(2.5),
+    np.int8(2),
+    np.array(2.0),
+    fractions.Fraction(1, 3),
+]
+ODD = {
+    "positive": _SMALL_AND_LARGE,
+    "real": [*_SMALL_AND_LARGE, 0, -1, -1e300, -1e308],
+    "least_zero": [*_SMALL_AND_LARGE, 0],
+    "probability": [math.ulp(0.0), 1e-300, 1e-12, 0.3, 0.5, 1 - 2**-53, np.float32(0.25)],
+    "delta": [0, math.ulp(0.0), 1e-300, 1e-12, 0.3, 0.5, 1 - 2**-53],
+    "count": [1, 2, 3, np.int64(5), np.uint8(7)],
+    "natural": [0, 1, 2, np.int64(5)],
+    "name": ["y0", "Größe", "a" * 300, "with 'quotes' and \\"],
+    "neighbours": ["replace_one", "add_remove"],
+    "flag": [True, False, np.True_],
+    "pair": [(0, 1), [-1, 2.5], np.array([0.0, 1e-300]), (-1e308, 1e307), (1e300, 1e301)],
+    "bounds": [(0, 1), [-1, 2.5], np.array([0.0, 1e-300]), (-1e308, 1e307), (5, 5 + 1e-9)],
+    "prior": [(1, 1), (0.5, 0.5), (1e-300, 1e-300), (1e300, 1e300), (1e9, 1)],
+    "scale": [*_SMALL_AND_LARGE, [1.0, 2.0], (1e-300, 1e300), np.array([1, 2])],
+    "positives": [*_SMALL_AND_LARGE, [], [1.0, 2.0], np.ones((2, 2))],
+    "vector": [[0.0, 1.0], (0, 1, 2), np.array([-1e300, 1e300]), [0.0, 1e-300]],
+    "records": [[0, 1, 1, 0] * 5, [], [1], [True, False], [1e308, -1e308], np.zeros(3, np.int8)],
+    "rows": [[0, 1, 1, 0] * 5, [], [1], [True, 2], [1e308, -1e308], [10**400, 0], [-(10**400)]],
+    "table": [np.zeros((4, 2)), np.zeros((0, 2)), [[1, 2], [3, 4]]],
+}
+
+WRONG["key"], ODD["key"] = hashable(WRONG["positive"]), hashable(ODD["positive"])
+WRONG["statistic"] = [value for value in NO_TABLE if value is not True]
+ODD["statistic"] = [0, 1.5, np.array(2), -3, True]
+WRONG["posterior"], ODD["posterior"] = [*NO_TABLE, [], [10**400]], ODD["records"]
+# Of a density, values that are not finite are impossible or suppressed releases.
+WRONG["value"] = [*NOTHING, "1", {}, [True, 2], [10**400, "a"]]
+ODD["value"] = [0, 1.5, -1e300, 1e308, math.nan, math.inf, [], [1.0], np.ones((2, 3)), True]
+WRONG["drawn"] = WRONG["statistic"]
+ODD["drawn"] = [0, 1.5, -1e300, 1e308, 2**62, [], [1.0], np.ones((2, 3)), True]
