@@ -240,6 +240,34 @@ def negative_binomial_cell(x, w, size, p):
 
 
 @compiled
+def geometric_edge(k, p):
+    """Return -log P(X > k) of the number of trials up to the first success."""
+    return -k * math.log1p(-p) if k > 0.0 else 0.0
+
+
+@compiled
+def geometric_count(u, p):
+    """Return the number of trials at u = -log U, which is exponential."""
+    if not 0.0 < p < 1.0:
+        return 1
+    k = max(np.ceil(u / geometric_edge(1.0, p)), 1.0)
+    if not k < MOST:
+        return int(MOST)
+    while geometric_edge(k, p) < u:
+        k += 1.0
+    while k > 1.0 and geometric_edge(k - 1.0, p) >= u:
+        k -= 1.0
+    return int(k)
+
+
+@compiled
+def geometric_cell(x, w, p):
+    """Return u in the cell of a number of trials."""
+    low, high = geometric_edge(x - 1.0, p), geometric_edge(x, p)
+    return min(max(low - math.log1p(-w * p), np.nextafter(low, math.inf)), high, MOST_FAINT)
+
+
+@compiled
 def uniform_count(u, lower, upper):
     """Return the integer at u, the fraction of those from ``lower`` to ``upper`` below it."""
     number = upper - lower + 1
