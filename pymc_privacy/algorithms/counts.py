@@ -25,6 +25,7 @@ from pymc_privacy.algorithms import caching
 WIDE = 100.0
 CLOSE = 1 / 60
 SKEWED = 1000.0  # sizes below which a negative Binomial law is far from Normal
+FAINT = 1e-280  # tails below have lost digits, or are zero
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 
 # Dividing by zero gives infinity, as for arrays.
@@ -78,7 +79,7 @@ def stirling_error(x):
 def deviance(x, mean):
     """Return x log(x / mean) + mean - x without cancellation (Loader, 2000), for x > 0."""
     v = (x - mean) / (x + mean)
-    if abs(v) > 0.1:
+    if not abs(v) <= 0.1:
         return x * math.log(x / mean) + mean - x
     square, power, series, j = v * v, v, 0.0, 1
     while True:
@@ -91,41 +92,57 @@ def deviance(x, mean):
 
 
 @compiled
-def poisson_mass(x, rate):
-    """Return the Poisson probability, interpolated smoothly between integers."""
+def poisson_parts(x, rate):
+    """Return e and f with e^e f the Poisson probability, interpolated smoothly between integers."""
     if x <= 0.0:
-        return math.exp(-rate)
-    exponent = -stirling_error(x) - deviance(x, rate)
-    return math.exp(exponent) / math.sqrt(2 * math.pi * x)
+        return -rate, 1.0
+    return -stirling_error(x) - deviance(x, rate), 1 / math.sqrt(2 * math.pi * x)
 
 
 @compiled
-def binomial_mass(x, size, p, q):
-    """Return the Binomial probability of x out of a real size, for x in [0, size]."""
+def binomial_parts(x, size, p, q):
+    """Return the same of the Binomial probability of x out of a real size, for x in [0, size]."""
     if x <= 0.0:
-        return math.exp(size * math.log1p(-p))
+        return size * math.log1p(-p), 1.0
     rest = size - x
     if rest <= 0.0:
-        return p**size
+        return size * math.log(p), 1.0
     errors = stirling_error(size) - stirling_error(x) - stirling_error(rest)
     exponent = errors - deviance(x, size * p) - deviance(rest, size * q)
-    return math.exp(exponent) * math.sqrt(size / (2 * math.pi * x * rest))
+    return exponent, math.sqrt(size / (2 * math.pi * x * rest))
+
+
+@compiled
+def mass_parts(x, law):
+    """Return the same of the probability of a count."""
+    if x < 0 or law.first == 0.0:
+        return (0.0, 1.0) if x == 0 else (-math.inf, 1.0)
+    if law.slope == 0.0:
+        return poisson_parts(x, law.first)
+    if law.slope < 0.0:
+        if x > law.size:
+            return -math.inf, 1.0
+        return binomial_parts(x, law.size, law.p, law.q)
+    if x == 0:
+        return law.size * math.log(law.p), 1.0
+    # The last trial is a success; those before it are Binomial.
+    total = law.size + x
+    exponent, factor = binomial_parts(law.size, total, law.p, law.q)
+    return exponent, factor * law.size / total
 
 
 @compiled
 def mass(x, law):
     """Return the probability of a count."""
-    if x < 0 or law.first == 0.0:
-        return 1.0 if x == 0 else 0.0
-    if law.slope == 0.0:
-        return poisson_mass(x, law.first)
-    if law.slope < 0.0:
-        return binomial_mass(x, law.size, law.p, law.q) if x <= law.size else 0.0
-    if x == 0:
-        return math.exp(law.size * math.log(law.p))
-    # The last trial is a success; those before it are Binomial.
-    total = law.size + x
-    return law.size / total * binomial_mass(law.size, total, law.p, law.q)
+    exponent, factor = mass_parts(x, law)
+    return math.exp(exponent) * factor
+
+
+@compiled
+def log_mass(x, law):
+    """Return the log probability of a count, however improbable."""
+    exponent, factor = mass_parts(x, law)
+    return exponent + math.log(factor)
 
 
 @compiled
@@ -158,7 +175,14 @@ def _not_zero(x):
 @compiled
 def outward_sum(k, law, direction):
     """Return the sum of p(k), p(k + direction), … by their ratios; these must fall."""
-    term = total = mass(k, law)
+    first = mass(k, law)
+    return first * outward_ratios(k, law, direction) if first > 0.0 else 0.0
+
+
+@compiled
+def outward_ratios(k, law, direction):
+    """Return the same in units of p(k): the last of floats would not fall any further."""
+    term = total = 1.0
     while k >= 0:
         if direction > 0:
             term *= max(law.first + law.slope * k, 0.0) / (k + 1)
@@ -210,15 +234,22 @@ def at_least(k, law):
 
 
 @compiled
+def beta_ratios(k, law):
+    """Return P(X <= k) / p(k) of a negative Binomial law.
+
+    The incomplete beta function: its own series is short where the count's is not.
+    """
+    ahead = law.q * (law.size + k) / law.size
+    return ahead * gauss_fraction((law.size + k + 1) * law.p, law.p, law.size)
+
+
+@compiled
 def at_most(k, law):
     """Return P(X <= k) without cancellation, for k below the mean."""
     if k < 0:
         return 0.0
     if law.slope > 0.0 and law.size < SKEWED:
-        # The incomplete beta function: its own series is short where the count's is not.
-        ahead = law.q * (law.size + k) / law.size
-        fraction = gauss_fraction((law.size + k + 1) * law.p, law.p, law.size)
-        return mass(k, law) * ahead * fraction
+        return mass(k, law) * beta_ratios(k, law)
     return outward_integral(k, law, -1) if is_smooth(k, law) else outward_sum(k, law, -1)
 
 
@@ -243,3 +274,30 @@ def precision(law):
     That of a negative Binomial law feels the rounding of q = 1 - p.
     """
     return 1e-11 + 4e-15 / law.p if law.slope > 0.0 else 1e-11
+
+
+@compiled
+def log_at_most(k, law):
+    """Return log P(X <= k), however small, for k below the mean."""
+    if k < 0:
+        return -math.inf
+    lower = tails(k, law)[0]
+    if lower > FAINT:
+        return math.log(lower)
+    ratios = beta_ratios(k, law) if law.slope > 0.0 else outward_ratios(k, law, -1)
+    return log_mass(k, law) + math.log(ratios)
+
+
+@compiled
+def log_at_least(k, law):
+    """Return log P(X >= k), however small, for k above the mean."""
+    upper = tails(k - 1, law)[1]
+    if upper > FAINT:
+        return math.log(upper)
+    if law.slope < 0.0 and k > law.size:
+        return -math.inf
+    if law.slope > 0.0:
+        ratios = gauss_fraction(law.first + law.slope * k, law.slope, k)
+    else:
+        ratios = outward_ratios(k, law, 1)
+    return log_mass(k, law) + math.log(ratios)

@@ -8,8 +8,9 @@ kept is the tail that U cuts off, with a sign that tells which:
     u = U if U < 1/2, otherwise u = -(1 - U).
 
 This u is uniform on (-1/2, 1/2); it costs no logarithm, and its relative accuracy is that
-of a float in both tails. Both directions call the same function for the edges of cells, so
-that a count which went into u comes out again, whatever w was.
+of a float in both tails. A tail so faint that it is no float is kept as minus its logarithm, with
+the same sign: then u lies outside of that interval. Both directions call the same function for
+the edges of cells, so that a count which went into u comes out again, whatever w was.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ import math
 import numpy as np
 
 from pymc_privacy.algorithms.counts import (
+    FAINT,
     Law,
     binomial,
     compiled,
+    log_at_least,
+    log_at_most,
+    log_mass,
     mass,
     negative_binomial,
     poisson,
@@ -33,6 +38,7 @@ MOST = 2.0**53
 FEW = 100.0  # mean counts up to which a search from zero is the fastest
 NEAR = 16  # steps that are walked rather than jumped
 STEPS_FROM_ZERO = 400
+MOST_FAINT = 1e300  # stands for infinity
 
 
 @compiled
@@ -43,10 +49,23 @@ def from_cell(x: float, w: float, law: Law) -> float:
     below, above = tails(x - 1, law), tails(x, law)
     probability = mass(x, law)
     u = below[0] + w * probability
+    if u < FAINT and x < law.mean:
+        return from_faint_cell(log_at_most(x - 1, law), log_at_most(x, law), w, x, law)
     if u < 0.5:
         return min(u, np.nextafter(above[0], 0.0))
     t = above[1] + (1.0 - w) * probability
+    if t < FAINT:
+        return -from_faint_cell(log_at_least(x + 1, law), log_at_least(x, law), 1.0 - w, x, law)
     return -max(min(t, below[1]), np.nextafter(above[1], 1.0))
+
+
+@compiled
+def from_faint_cell(inner, outer, w, x, law):
+    """Return -log(e^inner + w p(x)) where inner and outer are the logs of the cell's edges."""
+    larger = max(inner, math.log(w) + log_mass(x, law))
+    smaller = min(inner, math.log(w) + log_mass(x, law))
+    u = -larger - math.log1p(math.exp(smaller - larger)) if larger > -math.inf else MOST_FAINT
+    return min(max(u, np.nextafter(-outer, math.inf)), -inner, MOST_FAINT)
 
 
 @compiled
@@ -58,6 +77,8 @@ def to_count(u: float, law: Law) -> float:
         return 0.0
     if law.mean >= MOST:
         return MOST
+    if abs(u) > 0.5:
+        return faint_count_below(u, law) if u > 0.0 else faint_count_above(u, law)
     if law.mean >= FEW:
         return search(guess(u, law), u, law)
     least, margin = mass(0.0, law), precision(law)
@@ -66,6 +87,35 @@ def to_count(u: float, law: Law) -> float:
         return search(0.0, u, law)
     found, k = walk(0.0, beyond, least, margin, STEPS_FROM_ZERO, law)
     return k if found else search(k, u, law)
+
+
+@compiled
+def faint_count_below(u, law):
+    """Return the smallest k with log P(X <= k) > -u."""
+    low, high = -1.0, np.ceil(law.mean)
+    while high - low > 1.0:
+        k = np.floor(0.5 * (low + high))
+        if -log_at_most(k, law) < u:
+            high = k
+        else:
+            low = k
+    return high
+
+
+@compiled
+def faint_count_above(u, law):
+    """Return the largest k with log P(X >= k) >= u, for a negative u."""
+    low, step = np.floor(law.mean), 1.0
+    while low + step < MOST and log_at_least(low + step, law) >= u:
+        low, step = low + step, 2.0 * step
+    high = low + step
+    while high - low > 1.0:
+        k = np.floor(0.5 * (low + high))
+        if log_at_least(k, law) >= u:
+            low = k
+        else:
+            high = k
+    return low
 
 
 @compiled
@@ -187,6 +237,34 @@ def negative_binomial_count(u, size, p):
 def negative_binomial_cell(x, w, size, p):
     """Return u in the cell of a negative Binomial count."""
     return from_cell(float(x), w, negative_binomial(size, p))
+
+
+@compiled
+def geometric_edge(k, p):
+    """Return -log P(X > k) of the number of trials up to the first success."""
+    return -k * math.log1p(-p) if k > 0.0 else 0.0
+
+
+@compiled
+def geometric_count(u, p):
+    """Return the number of trials at u = -log U, which is exponential."""
+    if not 0.0 < p < 1.0:
+        return 1
+    k = max(np.ceil(u / geometric_edge(1.0, p)), 1.0)
+    if not k < MOST:
+        return int(MOST)
+    while geometric_edge(k, p) < u:
+        k += 1.0
+    while k > 1.0 and geometric_edge(k - 1.0, p) >= u:
+        k -= 1.0
+    return int(k)
+
+
+@compiled
+def geometric_cell(x, w, p):
+    """Return u in the cell of a number of trials."""
+    low, high = geometric_edge(x - 1.0, p), geometric_edge(x, p)
+    return min(max(low - math.log1p(-w * p), np.nextafter(low, math.inf)), high, MOST_FAINT)
 
 
 @compiled

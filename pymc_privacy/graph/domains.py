@@ -7,7 +7,7 @@ does not look at that law, and must not be made.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from pymc_privacy._compat import (
     ancestors,
     compile_graph,
 )
-from pymc_privacy.graph.drawable import can_be_drawn, drawing
+from pymc_privacy.graph.drawable import drawing_where_possible
 
 _ONCE = Mode(linker="py", optimizer="fast_compile")
 _DRAWS = 32
@@ -37,12 +37,14 @@ def may_leave_domain(model, records: Sequence[TensorVariable]) -> bool:
     if not conditions:
         return False
     holds = compile_graph(model.value_vars, conditions, on_unused_input="ignore", mode=_ONCE)
+    above = set(ancestors(conditions))
+    variables = [rv for rv in model.free_RVs if model.rvs_to_values[rv] in above]
     centre = model.initial_point(random_seed=0)
     try:
         with np.errstate(all="ignore"):
             return not all(
                 np.all(value)
-                for point in _stretched(model, centre)
+                for point in _stretched(model, variables, centre)
                 for value in holds(*point.values())
             )
     except (ValueError, ArithmeticError):
@@ -70,9 +72,11 @@ def _is_linear_algebra(variable: Variable) -> bool:
     return type(getattr(op, "core_op", op)).__module__.startswith("pytensor.tensor.linalg")
 
 
-def _stretched(model, centre: dict[str, np.ndarray]):
+def _stretched(
+    model, variables: Sequence[TensorVariable], centre: dict[str, np.ndarray]
+) -> Iterator[dict[str, np.ndarray]]:
     """Yield points around the start of the model, most of them far out."""
-    draw = drawing(model, [rv for rv in model.free_RVs if can_be_drawn(model, rv)])
+    draw = drawing_where_possible(model, variables)
     for seed in range(_DRAWS):
         drawn = draw(seed)
         for stretch in _STRETCHES:

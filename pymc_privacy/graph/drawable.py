@@ -25,6 +25,16 @@ def can_be_drawn(model, variable: TensorVariable) -> bool:
     return True
 
 
+def drawing_where_possible(model, variables: Sequence[TensorVariable]) -> Draw:
+    """Return a function of a seed that draws a point, but for variables that have no draws."""
+    draw = drawing(model, variables)
+    try:
+        draw(0)
+    except NotImplementedError:
+        return drawing(model, [rv for rv in variables if can_be_drawn(model, rv)])
+    return draw
+
+
 def drawing(model, variables: Sequence[TensorVariable]) -> Draw:
     """Return a function of a seed that draws a point; other variables stay where PyMC starts."""
     fresh = [in_value_coordinates(model, rv) for rv in variables]

@@ -6,7 +6,13 @@ Given x, u is uniform inside x's cell, and w places it there. See
 
 from __future__ import annotations
 
-from pymc_privacy._compat import BinomialRV, DiscreteUniformRV, NegBinomialRV, PoissonRV
+from pymc_privacy._compat import (
+    BinomialRV,
+    DiscreteUniformRV,
+    GeometricRV,
+    NegBinomialRV,
+    PoissonRV,
+)
 from pymc_privacy.algorithms import quantiles
 from pymc_privacy.reparameterise.base import Reparameterisation, reparameterise
 from pymc_privacy.reparameterise.quantiles import elementwise
@@ -33,6 +39,11 @@ def _binomial(op, size, p):
 @reparameterise.register(NegBinomialRV)
 def _negative_binomial(op, size, p):
     return _by_cell(quantiles.negative_binomial_count, quantiles.negative_binomial_cell)
+
+
+@reparameterise.register(GeometricRV)
+def _geometric(op, p):
+    return _by_cell(quantiles.geometric_count, quantiles.geometric_cell)
 
 
 @reparameterise.register(DiscreteUniformRV)

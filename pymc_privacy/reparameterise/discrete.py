@@ -5,10 +5,15 @@ Given x, u is uniform inside x's cell; w places it there.
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import BernoulliRV, CategoricalRV, GeometricRV
+from pymc_privacy._compat import BernoulliRV, CategoricalRV
 from pymc_privacy.reparameterise.base import Reparameterisation, reparameterise
+
+_SMALLEST = np.float64(math.ulp(0.0))
 
 
 @reparameterise.register(BernoulliRV)
@@ -16,16 +21,6 @@ def _bernoulli(op, p):
     return Reparameterisation(
         forward=lambda u, p: (u < p).astype("int64"),
         inverse=lambda x, w, p: pt.where(pt.eq(x, 1), w * p, p + w * (1 - p)),
-        needs_uniform=True,
-    )
-
-
-@reparameterise.register(GeometricRV)
-def _geometric(op, p):
-    """Use P(X > k) = (1 - p)^k: with u = P(X > x - 1) falling to P(X > x)."""
-    return Reparameterisation(
-        forward=lambda u, p: pt.maximum(pt.ceil(pt.log(u) / pt.log1p(-p)), 1).astype("int64"),
-        inverse=lambda x, w, p: (1 - p) ** (x - 1) * (1 - w * p),
         needs_uniform=True,
     )
 
@@ -44,6 +39,8 @@ def _categorical(op, p):
         upper = pt.cumsum(p, axis=-1)
         mass = sum(pt.eq(x, k) * p[..., k] for k in range(cells))
         above = sum(pt.eq(x, k) * upper[..., k] for k in range(cells))
-        return above - (1 - w) * mass
+        below = sum(pt.eq(x, k) * upper[..., k - 1] for k in range(1, cells))
+        # Beyond the edge of the cell, by one float at least.
+        return pt.clip(above - (1 - w) * mass, below * (1 + 2**-52) + _SMALLEST, above)
 
     return Reparameterisation(forward=forward, inverse=inverse, needs_uniform=True)

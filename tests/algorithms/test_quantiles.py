@@ -144,3 +144,62 @@ def test_a_huge_law_is_searched_in_a_moment(request):
         x = np.array([quantiles.poisson_count(value, rate) for value in u])
         z = (x + 0.5 - rate) / np.sqrt(rate)
         assert stats.kstest(z, "norm").pvalue > FALSE_ALARM
+
+
+FAMILIES = {
+    "poisson": (quantiles.poisson_cell, quantiles.poisson_count),
+    "binomial": (quantiles.binomial_cell, quantiles.binomial_count),
+    "negative binomial": (quantiles.negative_binomial_cell, quantiles.negative_binomial_count),
+    "geometric": (quantiles.geometric_cell, quantiles.geometric_count),
+}
+
+
+def extreme_counts(name, rng):
+    """Return a count and parameters that may make it as improbable as e^-1e6."""
+    wide = [10.0 ** rng.uniform(-4, 5) for _ in range(4)]
+    chances = 1 / (1 + np.exp(12 * rng.normal(size=2)))
+    match name:
+        case "poisson":
+            return rng.poisson(wide[0]), (wide[1] * 1e-9 if rng.random() < 0.3 else wide[1],)
+        case "binomial":
+            size = 1 + int(wide[0])
+            return rng.binomial(size, chances[0]), (float(size), min(chances[1], 1 - 1e-12))
+        case "negative binomial":
+            return rng.poisson(rng.gamma(wide[0], wide[1] / wide[0])), (
+                wide[2],
+                wide[2] / (wide[2] + wide[3]),
+            )
+    return rng.geometric(max(chances[0], 1e-6)), (min(max(chances[1], 1e-6), 1 - 1e-12),)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_counts_come_back_however_improbable_they_are(name, request):
+    cell, count = FAMILIES[name]
+    rng, far = np.random.default_rng(seed_of(request)), 0
+    for _ in range(3000):
+        x, parameters = extreme_counts(name, rng)
+        u = cell(float(x), rng.random(), *parameters)
+        assert np.isfinite(u)
+        assert count(u, *parameters) == x, (x, parameters, u)
+        far += abs(u) > 600
+    assert far > 100, "some tails are no floats"
+
+
+def test_a_faint_tail_has_the_law_of_a_tail():
+    """Of a count 2 where P(X <= 2) underflows: u is -log of a uniform on its cell."""
+    rate, rng = 3000.0, np.random.default_rng(1)
+    u = np.array([quantiles.poisson_cell(2.0, w, rate) for w in rng.random(4000)])
+    logs = np.array([stats.poisson.logpmf(range(k + 1), rate).max() for k in (1, 2)])
+    edges = [np.logaddexp.reduce(stats.poisson.logpmf(range(k + 1), rate)) for k in (1, 2)]
+    assert logs[1] < -2900
+    assert np.all((-u > edges[0]) & (-u <= edges[1] + 1e-9))
+    share = (np.exp(-u - edges[1]) - np.exp(edges[0] - edges[1])) / -np.expm1(edges[0] - edges[1])
+    assert stats.kstest(share, "uniform").pvalue > FALSE_ALARM
+
+
+def test_sums_of_the_smallest_floats_end():
+    """The least float times 0.7 is itself."""
+    law = counts.negative_binomial(0.4165, 0.2935)
+    lower, upper = counts.tails(2048.0, law)
+    assert lower == 1.0
+    assert 0 < upper < 1e-300

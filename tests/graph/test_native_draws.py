@@ -19,6 +19,22 @@ CASES = {
         lambda: pm.TruncatedNormal.dist(0.0, 1.0, lower=8.0, shape=20_000),
         stats.truncnorm(8.0, np.inf),
     ),
+    "TruncatedNormal between bounds far away": (
+        lambda: pm.TruncatedNormal.dist(0.0, 1.0, lower=30.0, upper=31.0, shape=20_000),
+        stats.truncnorm(30.0, 31.0),
+    ),
+    "TruncatedNormal of a large scale": (
+        lambda: pm.TruncatedNormal.dist(3.0, 1e6, lower=0.0, upper=1.0, shape=20_000),
+        stats.uniform(),
+    ),
+    "SkewNormal, a half": (
+        lambda: pm.SkewNormal.dist(mu=1.0, sigma=2.0, alpha=1e6, shape=20_000),
+        stats.halfnorm(1.0, 2.0),
+    ),
+    "StudentT of many degrees of freedom": (
+        lambda: pm.StudentT.dist(nu=1e9, mu=1.0, sigma=2.0, shape=20_000),
+        stats.norm(1.0, 2.0),
+    ),
     "SkewNormal": (
         lambda: pm.SkewNormal.dist(mu=1.0, sigma=2.0, alpha=-3.0, shape=20_000),
         stats.skewnorm(-3.0, 1.0, 2.0),
