@@ -286,6 +286,12 @@ def prior_pairs(model, parameters: Collection[str], draws: Iterator[Point]) -> l
     return pairs
 
 
+def beyond(pairs: Sequence[Pair], parameters: Collection[str]) -> list[Pair]:
+    """Return pairs that lead beyond the prior, where a law may not have such parameters."""
+    a, b = pairs[0].here, pairs[1].here
+    return [Pair("far out", a, toward(a, b, parameters, share)) for share in (-4.0, 4.0)]
+
+
 def parameters_of(model) -> list[str]:
     """Return the values of all continuous variables that are not records."""
     return [

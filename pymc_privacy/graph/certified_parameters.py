@@ -30,6 +30,7 @@ from pymc_privacy.graph.certificate import (
     Pair,
     Reference,
     Terms,
+    beyond,
     plain_function,
 )
 from pymc_privacy.graph.certified_laws import law_gap, mean_log_range
@@ -67,6 +68,7 @@ def compare_parameters(
     assert carried is not None
     yield from _noncentred(program, databases, reference, pairs, carried)
     if draws is not None:
+        yield from _domain(program, databases, reference, beyond(pairs, program.parameters))
         yield from _round_trips(program, databases, reference, draws)
         for database in databases:
             yield from _carried_law(program, database, reference, pairs[0], carried)
@@ -177,6 +179,32 @@ def _noncentred(
             for database in databases:
                 moves = _moves_of(program, database, carried, held, u)
                 yield from _law_of_base(moves, (q, r), (before, after), database, label)
+
+
+def _domain(program, databases, reference, pairs) -> Iterator[Comparison]:
+    """Compare densities where a law of the records has no such parameters, and no move may go."""
+    for label, here, there in pairs:
+        if not _is_outside(reference.terms(there), databases):
+            continue
+        held, x = _held(program, here), _at(program, here)
+        q, r = program.flatten(here), program.flatten(there)
+        u = _base(program, np.random.default_rng(7), q, held, x)
+        density = program.given_records(q, held, x)
+        for what, found in (
+            ("given records", density(r)),
+            ("given base variates", program.functions["noncentred"](r, *held, *u)),
+        ):
+            what = f"the log density of parameters {what}, outside of the domain of a law ({label})"
+            yield Comparison(what, -math.inf, _number(found))
+
+
+def _is_outside(terms: Terms, databases: Sequence[Database]) -> bool:
+    """Tell whether a law of the records has no such parameters: then no record has a density."""
+    return any(
+        not np.isfinite(terms.by_name[rv.name]).any()
+        for database in databases
+        for rv in database.records
+    )
 
 
 def _base(program, rng: np.random.Generator, q, held, x) -> tuple[np.ndarray, ...]:

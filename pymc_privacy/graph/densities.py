@@ -7,6 +7,7 @@ from enum import Enum
 from functools import reduce
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import TensorVariable, Variable, graph_replace
@@ -19,6 +20,7 @@ from pymc_privacy.graph.database import (
     factors_of,
     release_density,
 )
+from pymc_privacy.graph.domains import cheap_conditions
 from pymc_privacy.graph.generators import given_others, in_value_coordinates
 from pymc_privacy.graph.row_densities import row_density
 from pymc_privacy.graph.row_sums import row_sums
@@ -100,7 +102,24 @@ def density_given_base(
         density += _summed(graph_replace(term, carried.by_value, strict=False), rows, detail)
     for release, statistic in statistics.items():
         density += release_density(model, release, statistic)
-    return density
+    return _within_domain(model, databases, density, carried.by_value)
+
+
+def _within_domain(
+    model,
+    databases: Sequence[Database],
+    density: TensorVariable,
+    replaced: Mapping[Variable, TensorVariable],
+) -> TensorVariable:
+    """Return a density without the records' own that is zero where these have none."""
+    records = [rv for database in databases for rv in database.records]
+    conditions = cheap_conditions(model, records)
+    if not conditions:
+        return density
+    holds = [pt.all(pt.as_tensor(condition)) for condition in conditions]
+    if replaced:
+        holds = graph_replace(holds, dict(replaced), strict=False)
+    return pt.switch(reduce(pt.and_, holds), density, -np.inf)
 
 
 def weight_of_base(
@@ -136,7 +155,8 @@ def statistics_given_base(
 def density_of_others(model, databases: Sequence[Database]) -> TensorVariable:
     """Return the log density of all factors but the records themselves, by values."""
     records = {rv for database in databases for rv in database.records}
-    return model.logp(vars=[factor for factor in factors_of(model) if factor not in records])
+    density = model.logp(vars=[factor for factor in factors_of(model) if factor not in records])
+    return _within_domain(model, databases, density, {})
 
 
 def fresh_records(model, databases: Sequence[Database]) -> list[TensorVariable]:

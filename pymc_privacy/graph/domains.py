@@ -2,11 +2,13 @@
 
 A prior may allow more than a law does: a Normal prior of a probability, a line for a rate. The
 model's density is then zero outside, by the law of the records. A move that carries records along
-does not look at that law, and must not be made.
+does not look at that law: parameters that leave its domain are moved otherwise, and where that can
+be asked at little cost, the density of every such move is zero outside as well.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -23,6 +25,8 @@ from pymc_privacy.graph.drawable import drawing_where_possible
 
 _ONCE = Mode(linker="py", optimizer="fast_compile")
 _DRAWS = 32
+# Conditions on larger tensors are not part of every move: they would cost as much as it does.
+_CHEAP = 64
 # Draws are stretched by these factors, in coordinates without bounds: what lies beyond has next
 # to no prior probability.
 _STRETCHES = (1.0, 4.0)
@@ -50,6 +54,20 @@ def may_leave_domain(model, records: Sequence[TensorVariable]) -> bool:
     except (ValueError, ArithmeticError):
         # A law that refuses to be drawn from has parameters that it does not allow.
         return True
+
+
+def cheap_conditions(model, records: Sequence[TensorVariable]) -> list[Variable]:
+    """Return what the densities of records ask of few parameters, by values."""
+    return [
+        condition
+        for condition in _conditions(model, records)
+        if all(_is_small(variable) for variable in ancestors([condition]))
+    ]
+
+
+def _is_small(variable: Variable) -> bool:
+    shape = getattr(variable.type, "shape", ())
+    return None not in shape and math.prod(shape) <= _CHEAP
 
 
 def _conditions(model, records: Sequence[TensorVariable]) -> list[Variable]:
