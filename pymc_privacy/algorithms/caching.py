@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numba import njit
@@ -194,10 +194,10 @@ def compiled(function: Any = None, **options: Any) -> Any:
     """
     if function is None:
         return lambda function: compiled(function, **options)
-    jitted: Any = njit(**options)(function)
+    jitted = njit(**options)(function)
     if is_jitted(jitted):  # and not switched off, for a debugger
         # Not before the first call: what is called may be written further down.
-        jitted._cache = _CacheByCode(jitted)
+        cast(Any, jitted)._cache = _CacheByCode(jitted)
     return jitted
 
 
