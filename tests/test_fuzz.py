@@ -53,6 +53,8 @@ TREE = xr.DataTree.from_dict(
         ),
     }
 )
+PREDICTED = TREE.copy()
+del PREDICTED["posterior"]
 
 
 def rng():
@@ -686,7 +688,7 @@ def cases(folder):
         "plot_release": [
             Case(
                 pmp.plot_release,
-                {"dt": TREE, "ci_prob": 0.9, "axes": axis},
+                {"dt": PREDICTED, "ci_prob": 0.9, "axes": axis},
                 dt="tree",
                 var_names="object?",
                 ci_prob="probability",

@@ -6,7 +6,7 @@ computed from such data is evaluated at a point of the model, and has to be fini
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from pymc_privacy._compat import (
     rvs_in_graph,
 )
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.points import INTERPRETED, Point, probing_point
+from pymc_privacy.graph.points import INTERPRETED, Point, points_near_the_start
 
 
 class _Datum(NamedTuple):
@@ -91,7 +91,7 @@ def refuse_data_that_are_not_numbers(
     if not terms:
         return
     densities = [label for label in terms if label not in graphs]
-    for label, value in _evaluated(model, terms, densities).items():
+    for label, value in _evaluated(model, terms, densities):
         if not _is_finite(value, suspects[label], is_density=label in densities):
             raise RecordError(_sentence(label, value, suspects[label]))
 
@@ -161,8 +161,11 @@ def _value(variable: Variable) -> np.ndarray | None:
 
 def _evaluated(
     model, terms: Mapping[str, Any], densities: Sequence[str]
-) -> dict[str, np.ndarray | None]:
-    """Return every term at a point of the model; None where it cannot be computed at all."""
+) -> Iterator[tuple[str, np.ndarray | None]]:
+    """Yield every term at points of the model; None where it cannot be computed at all.
+
+    At one point alone, the sign of a coefficient could hide what an infinite covariate does.
+    """
     factors = [terms[label] for label in densities]
     logps = (
         dict(zip(densities, model.logp(vars=factors, sum=False), strict=True)) if factors else {}
@@ -171,19 +174,18 @@ def _evaluated(
     replaced = dict(zip(others, model.replace_rvs_by_values(list(others.values())), strict=True))
     graphs = replaced | logps
     try:
-        point = probing_point(model)
         function = compile_graph(
             model.value_vars, list(graphs.values()), on_unused_input="ignore", mode=INTERPRETED
         )
         with np.errstate(all="ignore"):
-            values = function(*point.values())
+            found = [function(*point.values()) for point in points_near_the_start(model)]
     except (ValueError, ArithmeticError):
         # Laws refuse to be drawn from where a parameter is not a number.
-        return dict.fromkeys(graphs)
-    return {
-        label: np.ma.filled(np.ma.asarray(value), np.nan)
-        for label, value in zip(graphs, values, strict=True)
-    }
+        yield from dict.fromkeys(graphs).items()
+        return
+    for values in found:
+        for label, value in zip(graphs, values, strict=True):
+            yield label, np.ma.filled(np.ma.asarray(value), np.nan)
 
 
 def _is_finite(value: np.ndarray | None, suspects: Sequence[_Datum], *, is_density: bool) -> bool:

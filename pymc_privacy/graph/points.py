@@ -36,6 +36,17 @@ def probing_point(model) -> Point:
     return next(prior_points(model))
 
 
+def points_near_the_start(model) -> list[Point]:
+    """Return two points on either side of where the model starts, whatever its priors allow."""
+    start = model.initial_point(random_seed=0)
+    above = _near(start, np.random.default_rng(0))
+    below = {
+        name: 2 * value - above[name] if np.asarray(value).dtype.kind == "f" else value
+        for name, value in start.items()
+    }
+    return [_with_all_rows(model, point) for point in (above, below)]
+
+
 def conditional_sampler(model, variables: Sequence[TensorVariable]) -> Sampler:
     """Compile a function of a generator and a point that draws variables given all others."""
     fresh = [in_value_coordinates(model, rv) for rv in variables]

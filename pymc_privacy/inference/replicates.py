@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pymc_privacy._compat import modelcontext
+from pymc_privacy.arguments import choice
 from pymc_privacy.distributions.linear_measurements import LatticeCounts
 from pymc_privacy.distributions.marking import is_marked
-from pymc_privacy.errors import PlotError
+from pymc_privacy.errors import PlotError, PrivacyError
 from pymc_privacy.graph.database import is_release
 from pymc_privacy.results import record_names, stored_in, without_variables
 
@@ -50,11 +51,8 @@ def replicates(
     random_seed : optional
         Of replicates that have to be drawn.
     """
-    if records not in (REDRAWN, FITTED):
-        raise PlotError(
-            'records must be "redrawn" (given the parameters, a check of the model) or "fitted" '
-            f"(as they were imputed); got {records!r}."
-        )
+    why = "drawn given the parameters, a check of the model, or as they were imputed"
+    records = choice("records", records, (REDRAWN, FITTED), meaning=why, error=PlotError)
     model = _model(model)
     latent = record_names(result) if model is None else _records(model)
     given = stored_in(result, "posterior_predictive")
@@ -71,7 +69,9 @@ def _model(model: Any) -> Any:
     """Return the model, that on the context stack by default, or None."""
     try:
         return modelcontext(model)
-    except TypeError:
+    except (TypeError, PrivacyError):
+        if model is not None:
+            raise
         return None
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pymc_privacy.arguments import names as checked_names
 from pymc_privacy.arguments import probability
 from pymc_privacy.errors import PlotError
 from pymc_privacy.inference.replicates import AS_GIVEN, FITTED, REDRAWN, replicates
@@ -87,14 +88,8 @@ def plot_release(
     """
     ci_prob = probability("ci_prob", ci_prob, error=PlotError)
     observed = group_of(dt, "observed_data")
-    names = [var_names] if isinstance(var_names, str) else var_names
-    predictive, kind = replicates(
-        dt,
-        None if names is None else list(names),
-        records=records,
-        model=model,
-        random_seed=random_seed,
-    )
+    names = None if var_names is None else checked_names("var_names", var_names, error=PlotError)
+    predictive, kind = replicates(dt, names, records=records, model=model, random_seed=random_seed)
     laws: dict[str, np.ndarray] = {}
     values: dict[str, float] = {}
     if names is None:
