@@ -17,6 +17,7 @@ is convex (Sampford, 1953), which bounds d from above by a quadratic, close to w
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from scipy.special import erfinv, ndtri_exp
@@ -44,7 +45,7 @@ def _distances_from_the_mean() -> np.ndarray:
         g = (width * (2 * piece + 1 + r)) ** 2
         return np.where(g < 0.5, _ROOT_2 * erfinv(-np.expm1(-g)), -ndtri_exp(-g - _LOG_2)) / g
 
-    chebyshev = np.polynomial.chebyshev
+    chebyshev: Any = np.polynomial.chebyshev
     fits = [chebyshev.chebinterpolate(ratio, _DEGREE, (k,)) for k in range(_PIECES)]
     table = np.zeros((_PIECES, _DEGREE + 1))
     for row, fit in zip(table, fits, strict=True):
