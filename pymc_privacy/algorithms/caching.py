@@ -196,7 +196,7 @@ def compiled(function: Any = None, **options: Any) -> Any:
     if function is None:
         return lambda function: compiled(function, **options)
     jitted: Any = njit(**{"error_model": "numpy"} | options)(function)
-    if is_jitted(jitted):  # and not switched off, for a debugger
+    if hasattr(jitted, "py_func"):  # and is not switched off, for a debugger
         # Not before the first call: what is called may be written further down.
         jitted._cache = _CacheByCode(jitted)
     return jitted
