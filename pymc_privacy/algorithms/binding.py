@@ -44,4 +44,5 @@ def bind(
         template.__code__, {**template.__globals__, **functions}, template.__name__
     )
     cached = remember is not None and remember(bound, label)
-    return njit(cache=cached)(bound)
+    # A proposal where something is divided by zero is no error: it is refused.
+    return njit(cache=cached, error_model="numpy")(bound)

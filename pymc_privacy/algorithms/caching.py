@@ -190,12 +190,13 @@ def _overloads_of(function: FunctionType) -> Iterator[Any]:
 def compiled(function: Any = None, **options: Any) -> Any:
     """Jit a function as `numba.njit` does; machine code is found again on disk by fingerprint.
 
-    Code with an `OpaqueError` is compiled anew in every process.
+    Dividing by zero gives what it gives for arrays, and no error. Code with an `OpaqueError` is
+    compiled anew in every process.
     """
     if function is None:
         return lambda function: compiled(function, **options)
-    jitted = njit(**options)(function)
-    if is_jitted(jitted):  # and not switched off, for a debugger
+    jitted: Any = njit(**{"error_model": "numpy"} | options)(function)
+    if hasattr(jitted, "py_func"):  # and is not switched off, for a debugger
         # Not before the first call: what is called may be written further down.
         cast(Any, jitted)._cache = _CacheByCode(jitted)
     return jitted

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_privacy.algorithms import caching
+from pymc_privacy.algorithms.caching import compiled
 
 # A tail may be integrated where the law is this wide, and no further from its mean than a
 # fraction of its width squared: the first correction left out is then below 1e-14.
@@ -27,9 +27,6 @@ CLOSE = 1 / 60
 SKEWED = 1000.0  # sizes below which a negative Binomial law is far from Normal
 FAINT = 1e-280  # tails below have lost digits, or are zero
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
-
-# Dividing by zero gives infinity, as for arrays.
-compiled = caching.compiled(error_model="numpy")
 
 
 class Law(NamedTuple):

@@ -37,8 +37,9 @@ SHORT_STEP = 0.25
 WALK_ACCEPT = 0.38
 TRAJECTORY_ACCEPT = 0.85
 LONGEST_TRAJECTORY = 12
-# In units of the largest record: what comes back no closer has not come back.
-CLOSE = 1e-9
+# In units of the largest record: what comes back no closer has not come back. Real records may be
+# held in coordinates of a higher resolution than their own, near a bound.
+CLOSE, CLOSE_WHOLE = 1e-3, 1e-9
 
 
 # Names of functions that a model provides; see `bind`.
@@ -134,15 +135,13 @@ def flattened(parts):
 def came_back(records, again):
     """Tell whether records are those that their base variates stand for."""
     here, there = flattened(records), flattened(again)
-    largest, apart = 0.0, 0.0
+    largest = np.abs(here).max()
     for i in range(here.size):
-        largest = max(largest, abs(here[i]))
-        # Also what is not a number is not close.
-        if not abs(there[i] - here[i]) <= apart:
-            apart = abs(there[i] - here[i])
-            if math.isnan(apart):
-                return False
-    return apart <= CLOSE * largest
+        whole = here[i] == np.floor(here[i]) and there[i] == np.floor(there[i])
+        # What is not a number is not close either.
+        if not abs(there[i] - here[i]) <= (CLOSE_WHOLE if whole else CLOSE) * largest:
+            return False
+    return True
 
 
 @compiled

@@ -45,8 +45,8 @@ def _distances_from_the_mean() -> np.ndarray:
         g = (width * (2 * piece + 1 + r)) ** 2
         return np.where(g < 0.5, _ROOT_2 * erfinv(-np.expm1(-g)), -ndtri_exp(-g - _LOG_2)) / g
 
-    chebyshev = np.polynomial.chebyshev
-    fits: list[Any] = [chebyshev.chebinterpolate(ratio, _DEGREE, (k,)) for k in range(_PIECES)]
+    chebyshev: Any = np.polynomial.chebyshev
+    fits = [chebyshev.chebinterpolate(ratio, _DEGREE, (k,)) for k in range(_PIECES)]
     table = np.zeros((_PIECES, _DEGREE + 1))
     for row, fit in zip(table, fits, strict=True):
         powers = chebyshev.cheb2poly(fit)

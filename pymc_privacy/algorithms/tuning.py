@@ -86,6 +86,9 @@ def learn_factor(tuning: Tuning, *, forget: bool) -> Tuning:
     if draws <= size + 1:
         return tuning
     covariance = scatter / (draws - 1)
+    # Of what stood still nothing can be learnt.
+    if not np.all(np.diag(covariance) > 0):
+        return tuning
     trust = draws / (draws + 5 * size)
     shrunk = trust * covariance + (1 - trust) * np.diag(np.diag(covariance))
     tuning = tuning._replace(factor=safe_cholesky(shrunk), centre=mean)

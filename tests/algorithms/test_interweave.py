@@ -207,6 +207,29 @@ def test_a_fresh_record_that_is_no_number_is_refused(rng):
     np.testing.assert_array_equal(x, X)
 
 
+@pytest.mark.parametrize(
+    ("records", "again", "same"),
+    [
+        ([0.3, 5.0], [0.3 + 1e-12, 5.0], True),
+        ([0.3, 5.0], [0.4, 5.0], False),
+        ([0.3, 5.0], [np.nan, 5.0], False),
+        ([3, 5000], [3, 5000], True),
+        ([3, 5000], [4, 5000], False),
+        ([0.0, 0.0], [0.0, 0.0], True),
+    ],
+)
+def test_which_records_have_come_back(records, again, same):
+    pair = (np.array(records),), (np.array(again),)
+    assert interweave.came_back(*pair) == same
+
+
+def test_of_what_stood_still_nothing_is_learnt():
+    state = tuning.init(2)
+    for _ in range(20):
+        state = tuning.observe(state, np.array([1.0, 2.0]))
+    assert tuning.learn_factor(state, forget=False) is state
+
+
 def test_a_start_without_density_is_left(rng):
     """What is not a number at the start would otherwise refuse every proposal."""
     holed = njit(lambda q, shift: (np.array(np.nan if abs(q[0]) < 1e-9 else -0.5 * q[0] ** 2),))

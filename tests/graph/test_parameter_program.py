@@ -42,7 +42,7 @@ def keys_of(program):
 
 def test_the_same_model_has_the_same_keys(plain):
     assert keys_of(plain) == keys_of(plain) == keys_of(program())
-    assert len(set(keys_of(plain).values())) == len(keys_of(plain)) == 5
+    assert len(set(keys_of(plain).values())) == len(keys_of(plain)) == 6
 
 
 def test_another_model_has_others(plain):

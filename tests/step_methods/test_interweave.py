@@ -1,5 +1,9 @@
 """The assembled sampler: Geweke's check for each family, mutants, chains, and frozen tuning."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -477,3 +481,37 @@ def test_a_record_below_may_have_a_step_of_its_own(request):
         draws.append([point["mu"], point["mu"] ** 2, point["y"].sum()])
     for column, expected in zip(np.array(draws).T, (0.5, 1.25, 1.5), strict=True):
         assert_mean(column[None], expected)
+
+
+IN_ANOTHER_PROCESS = """
+import hashlib
+import pymc as pm
+from tests.short_runs import SHORT
+from tests.step_methods.test_interweave import regression
+with regression():
+    drawn = pm.sample(**SHORT | {"draws": 20, "tune": 30}).posterior
+print(*(hashlib.sha256(drawn[n].values.tobytes()).hexdigest() for n in sorted(drawn.data_vars)))
+"""
+
+
+@pytest.mark.slow
+def test_the_same_seed_draws_the_same_to_the_bit_in_other_processes(tmp_path):
+    """Whatever the order of sets and the addresses of objects, and without a common cache."""
+    drawn = []
+    for seed in "12":
+        flags = f"base_compiledir={tmp_path / seed}"
+        environment = {
+            "PYTHONHASHSEED": seed,
+            "PYTENSOR_FLAGS": flags,
+            "NUMBA_CACHE_DIR": str(tmp_path / seed),
+        }
+        run = subprocess.run(
+            [sys.executable, "-c", IN_ANOTHER_PROCESS],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=os.environ | environment,
+        )
+        drawn.append(run.stdout.splitlines()[-1])
+    assert drawn[0] == drawn[1]
+    assert len(drawn[0].split()) == 4
