@@ -6,7 +6,9 @@ where machine code takes half a minute.
 
 import pytest
 
+from pymc_privacy.distributions.assignment import assign_records
 from pymc_privacy.distributions.marking import is_interwoven, is_marked
+from pymc_privacy.distributions.privatized import released_contributions
 from pymc_privacy.graph.certificate import Reference, prior_pairs
 from pymc_privacy.graph.certified_parameters import compare_parameters
 from pymc_privacy.graph.certified_records import compare_records
@@ -22,6 +24,7 @@ RECIPES = recipes()
 
 def compared(model):
     """Return everything that a step method would compare before its first draw."""
+    assign_records(model, [], released_contributions(model))
     records = [rv for rv in model.free_RVs if is_marked(rv)]
     parameters = [
         model.rvs_to_values[rv] for rv in model.free_RVs if is_interwoven(rv) and not is_marked(rv)
@@ -39,7 +42,14 @@ def compared(model):
     return found
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+def some_are_slow():
+    """Leave most of the zoo to the slow tests: one model takes a second or two."""
+    for number, recipe in enumerate(RECIPES):
+        marks = [pytest.mark.slow] if number % 5 else []
+        yield pytest.param(recipe, marks=marks, id=recipe.name)
+
+
+@pytest.mark.parametrize("recipe", some_are_slow())
 def test_what_is_compiled_agrees_with_the_model(recipe):
     found = compared(recipe.build())
     assert any(comparison.is_informative for comparison in found)
