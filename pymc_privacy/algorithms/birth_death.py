@@ -34,8 +34,11 @@ from pymc_privacy.algorithms.frames import single_frame
 from pymc_privacy.algorithms.interweave import (
     SHORT_STEP,
     acceptance,
+    are_numbers,
     bind_moves,
+    came_back,
     lower_times,
+    number_or_never,
 )
 from pymc_privacy.algorithms.leaps import bind_guided
 from pymc_privacy.algorithms.noise import JointLaw, Law, Noise, jit_with
@@ -266,6 +269,11 @@ def forward(q, *arguments):
     raise NotImplementedError
 
 
+def settle(q, moved, held, records, u, data):
+    """Stand for `pymc_privacy.algorithms.interweave.settled`."""
+    raise NotImplementedError
+
+
 def others(q, *arguments):
     """Stand for the log density of all but the records, at the current records."""
     raise NotImplementedError
@@ -292,15 +300,22 @@ def sized_moves(rng, q, held, records, bounds, data, centred, wide, local):
     """
     u = base(rng, q, *(held + records + data[2]))
     factor, scale, steps, ridge = wide
-    q = q.copy()
-    bend(q, ridge, -1.0)
-    frame, leaps = single_frame(q, factor), False
+    # The density given u is that of these records only if u stands for them.
+    if not came_back(records, forward(q, *(held + u + data[4]))):
+        steps = 0
+    straight = q.copy()
+    bend(straight, ridge, -1.0)
+    frame, leaps = single_frame(straight, factor), False
     if local[0].size > 0 and steps > 0:
         frame, leaps = frame_given_base(*local[:7], (ridge,) + held + u + data[5]), local[7]
     given = (ridge,) + held + u + bounds + data[3]
-    q, t, there, leapt = guided_move(rng, q, frame, scale, steps, leaps, given)
-    bend(q, ridge, 1.0)
-    records = forward(q, *(held + u + data[4]))
+    end, t, there, leapt = guided_move(rng, straight, frame, scale, steps, leaps, given)
+    moved = q
+    # There and back along the ridge, even what did not move would be rounded.
+    if not (end == straight).all():
+        moved = end.copy()
+        bend(moved, ridge, 1.0)
+    q, records = settle(q, moved, held, records, u, data[4])
     totals = statistics(q, *(held + records + data[0]))
     q, here = centred_move(rng, q, *centred, held + records + totals + data[1])
     return q, records, here, there, t, leapt
@@ -313,14 +328,16 @@ def sized_refreshes(rng, q, held, records, bounds, data, centred, wide, local):
     """
     factor, scale, steps, _ = wide
     there = 0.0
-    now = others(q, *(held + records + bounds + data[2]))[0].item() if steps else 0.0
+    now = 0.0
+    if steps:
+        now = number_or_never(others(q, *(held + records + bounds + data[2]))[0].item())
     for step in range(steps):
         length = scale * SHORT_STEP if step % 4 == 3 else scale
         proposal = q + length * lower_times(factor, rng.standard_normal(q.size))
         fresh = refresh(rng, proposal, *(held + bounds + data[3]))
         then = fresh[0].item()
         there += acceptance(then - now)
-        if then + rng.standard_exponential() >= now:
+        if then + rng.standard_exponential() >= now and are_numbers(fresh[1:]):
             q, now, records = proposal, then, fresh[1:]
     totals = statistics(q, *(held + records + data[0]))
     q, here = centred_move(rng, q, *centred, held + records + totals + data[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pymc_privacy._compat import TensorVariable
+from pymc_privacy._compat import TensorVariable, TruncatedRV
 from pymc_privacy.distributions.marking import (
     Counted,
     CountedRecord,
@@ -66,7 +66,9 @@ def assign_records(
 def _carrying(model, records: Sequence[TensorVariable]) -> list[TensorVariable]:
     """Return the parameters that may carry their records along: none that can leave their domain.
 
-    The others are left to the sampler that looks at all densities of the model, NUTS.
+    The others are left to the sampler that looks at all densities of the model, NUTS. So are those
+    of laws that are truncated by rejection: far out, where moves may look, that never ends.
     """
     found = movable_parameters(model, records)
-    return [] if found and may_leave_domain(model, records) else found
+    rejected = any(isinstance(rv.owner.op, TruncatedRV) for rv in records)
+    return [] if found and (rejected or may_leave_domain(model, records)) else found

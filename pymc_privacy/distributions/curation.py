@@ -31,10 +31,11 @@ def as_curated(name: str, contributions: TensorVariable, release: Release) -> Te
     if contributions.dtype == "bool":
         contributions = contributions.astype("int64")
     whole = np.dtype(contributions.dtype).kind in "iu"
+    ends = [(math.ceil(low), math.floor(high)) for low, high in lattice.bounds]
+    # The granularity is a power of two: integers are on every lattice that is not coarser.
+    if whole and lattice.granularity <= 1 and _is_within(contributions, ends):
+        return contributions
     if whole and lattice.granularity == 1:
-        ends = [(math.ceil(low), math.floor(high)) for low, high in lattice.bounds]
-        if _is_within(contributions, ends):
-            return contributions
         low, high = np.array(ends, dtype=np.int64).T
         clipped = _clipped(contributions.astype("int64"), low, high, scalar=lattice.scalar)
         return clipped.astype("int64")

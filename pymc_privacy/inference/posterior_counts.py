@@ -60,8 +60,8 @@ def posterior_counts(idata: Any, *, model: Any = None, random_seed: Any = None) 
     (('chain', 'draw', 'y_dim_0'), True)
     """
     model = modelcontext(model)
-    _check_draws(idata)
     releases = _noisy_counts(model)
+    _check_draws(idata)
     names = {f"{release.name}::count": release for release in releases}
     given = _stand_ins(idata, model, releases)
     with pm.Model(coords=model.coords) as drawing:
