@@ -64,7 +64,8 @@ def posterior_counts(idata: Any, *, model: Any = None, random_seed: Any = None) 
     _check_draws(idata)
     names = {f"{release.name}::count": release for release in releases}
     given = _stand_ins(idata, model, releases)
-    with pm.Model(coords=model.coords) as drawing:
+    # Beside the model on the context stack, and not inside of it.
+    with pm.Model(coords=model.coords, model=None) as drawing:
         # Every variable that a count depends on comes from the draws: it could not be drawn here.
         for rv in given:
             shape = idata["posterior"][rv.name].shape[2:]
