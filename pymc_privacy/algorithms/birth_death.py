@@ -36,6 +36,7 @@ from pymc_privacy.algorithms.interweave import (
     acceptance,
     are_numbers,
     bind_moves,
+    bind_settled,
     came_back,
     lower_times,
     number_or_never,
@@ -362,4 +363,5 @@ def compile_moves(
         for name in ("noncentred", "released")
     }
     names = bind_guided({**functions, **straight}, gradients=gradients, remember=remember)
+    names["settle"] = bind_settled(functions, remember)
     return bind(sized_moves, names, label="sized moves", remember=remember)

@@ -83,6 +83,8 @@ def _draws(model, start: Point, rng: np.random.Generator) -> Iterator[Point]:
     except NotImplementedError:
         yield from _one_by_one(model, start, rng)
         return
+    except RecordError:
+        raise
     except (ArithmeticError, ValueError, np.linalg.LinAlgError):
         pass
     failures = 0
@@ -90,6 +92,8 @@ def _draws(model, start: Point, rng: np.random.Generator) -> Iterator[Point]:
         [child] = rng.spawn(1)
         try:
             drawn = dict(zip(names, sampler(child, start), strict=True))
+        except RecordError:
+            raise
         except (ArithmeticError, ValueError, np.linalg.LinAlgError):
             failures += 1
             continue
