@@ -135,6 +135,8 @@ def flattened(parts):
 def came_back(records, again):
     """Tell whether records are those that their base variates stand for."""
     here, there = flattened(records), flattened(again)
+    if here.size == 0:
+        return True
     largest = np.abs(here).max()
     for i in range(here.size):
         whole = here[i] == np.floor(here[i]) and there[i] == np.floor(there[i])

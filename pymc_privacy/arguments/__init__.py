@@ -21,6 +21,7 @@ from pymc_privacy.arguments.names import (
 from pymc_privacy.arguments.numbers import (
     Shape,
     flag,
+    has_mask,
     integer,
     integers,
     numbers,
@@ -41,6 +42,7 @@ __all__ = [
     "flag",
     "function",
     "generator",
+    "has_mask",
     "instance",
     "integer",
     "integers",

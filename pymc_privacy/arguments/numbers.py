@@ -282,7 +282,7 @@ def _array(value: Any, *, flags: bool = False) -> np.ndarray | None:
 
     A list is looked at entry by entry, since NumPy would make a number of a True among numbers.
     """
-    if _has_mask(value, _DEEPEST):
+    if has_mask(value):
         return None
     try:
         if isinstance(value, list | tuple):
@@ -311,13 +311,14 @@ def _integral_or(array: np.ndarray, entries: np.ndarray, kinds: set[type]) -> np
     return array
 
 
-def _has_mask(value: Any, depth: int) -> bool:
+def has_mask(value: Any, depth: int = _DEEPEST) -> bool:
+    """Tell whether a value is a masked array, or a list with one somewhere in it."""
     if isinstance(value, np.ma.MaskedArray):
         return True
     if not isinstance(value, list | tuple) or not depth:
         return False
     return any(
-        _has_mask(part, depth - 1)
+        has_mask(part, depth - 1)
         for part in value
         if isinstance(part, list | tuple | np.ma.MaskedArray)
     )

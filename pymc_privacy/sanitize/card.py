@@ -98,6 +98,8 @@ def _of_quantile(quantile: PrivateQuantile) -> dict[str, Any]:
         "bounds": list(plan.bounds),
         "cell": quantile.cell,
         "value": float(quantile),
+        # What the choice was made with: a promise that is edited alone contradicts it.
+        "mechanism": {"family": "exponential", "rate": plan.guarantee.epsilon / 2},
         "guarantee": to_plain(plan.guarantee),
         "not_protected": list(NOT_PROTECTED),
     }

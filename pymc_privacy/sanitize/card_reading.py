@@ -232,6 +232,10 @@ def _check_plain(plain: Any, depth: int) -> None:
 
 def _loaded(source: Any) -> dict[str, Any]:
     file = checked_path("card", source, error=ReleaseError)
+    if file.exists() and not file.is_file():
+        raise ReleaseError(
+            f"A card must be a file that can be read; {file} cannot be: no ordinary file."
+        )
     try:
         with file.open("rb") as stream:
             content = stream.read(_LONGEST + 1)
@@ -280,5 +284,7 @@ def _difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, int) and value.bit_length() > 200:
+        return "an integer of hundreds of bits"
     text = repr(value) if isinstance(value, str | int | float | None) else type(value).__name__
     return text if len(text) <= 60 else f"{text[:57]}..."

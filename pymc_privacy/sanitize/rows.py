@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from pymc_privacy.arguments import has_mask
 from pymc_privacy.errors import ReleaseError
 
 _LARGEST = sys.float_info.max
@@ -64,7 +65,7 @@ def rows(what: str, records: Any, columns: int | None) -> np.ndarray:
 
 def _array(what: str, records: Any) -> np.ndarray:
     """Return the entries, those of a list each with its own type."""
-    if isinstance(records, np.ma.MaskedArray):
+    if has_mask(records):
         raise ReleaseError(
             f"{what} must be without a mask, because what is masked was not reported and would be "
             "counted; got a masked array. Decide on missing records first."
@@ -103,18 +104,25 @@ def _number(entry: Any) -> float | None:
         number = float(entry)
     except OverflowError:
         number = -math.inf if entry < 0 else math.inf
-    except (TypeError, ValueError):
+    except Exception:  # of a class of the caller's, which can raise anything
         return None
-    beyond = math.isinf(number) and not isinstance(entry, float | np.floating)
-    if beyond and not (isinstance(entry, Decimal) and entry.is_infinite()):
+    beyond = math.isinf(number) and not isinstance(entry, float) and not _is_infinite(entry)
+    if beyond:
         return _LARGEST if number > 0 else -_LARGEST
     return number
+
+
+def _is_infinite(entry: Any) -> bool:
+    """Tell whether an entry is infinite itself, and not only beyond what floats hold."""
+    if isinstance(entry, Decimal):
+        return entry.is_infinite()
+    return isinstance(entry, np.floating) and bool(np.isinf(entry))
 
 
 def _type_of(entries: Iterable[Any]) -> Any:
     try:
         return np.asarray(list(entries)).dtype
-    except ValueError:
+    except Exception:  # of a class of the caller's, which can raise anything
         return np.dtype(object)
 
 

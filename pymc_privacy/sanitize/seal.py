@@ -108,10 +108,12 @@ def secret_of(key: Any) -> bytes | None:
         found = os.environ.get(KEY_VARIABLE)
         if found is None:
             return None
-        secret, where = found.encode(), KEY_VARIABLE
+        secret, where = os.fsencode(found), KEY_VARIABLE
     else:
         file = path("key", key, meaning="a file with a secret", error=LedgerError)
         where = str(file)
+        if file.exists() and not file.is_file():
+            raise LedgerError(f"key must be an ordinary file with a secret; got {where}.")
         try:
             secret = file.read_bytes().rstrip(b"\r\n")
         except OSError as error:

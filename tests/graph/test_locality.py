@@ -228,7 +228,7 @@ def test_rows_that_are_not_independent_are_refused_by_name(write):
     with pm.Model():
         x = write()
         with pytest.raises(
-            RecordError, match=r"as many independent rows.*length 6 computed from 'x' of shape"
+            RecordError, match=r"must be independent.*all of 'x' is one draw of .*depend on each"
         ):
             pmp.Privatized("release", x, LAPLACE, observed=1.0)
 

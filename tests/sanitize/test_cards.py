@@ -1,6 +1,7 @@
 """Cards: what is read was computed again; what was edited in any way is refused or harmless."""
 
 import copy
+import hashlib
 import json
 import math
 import os
@@ -420,3 +421,26 @@ def test_a_plan_cannot_contradict_itself():
 
 def vars_of(plan):
     return {name: getattr(plan, name) for name in plan.__dataclass_fields__}
+
+
+def test_a_quantile_does_not_promise_what_it_was_not_chosen_with():
+    median = pmp.private_quantile(
+        [1.0, 2.0], 0.5, bounds=(0, 3), epsilon=5.0, neighbours="replace_one"
+    )
+    card = pmp.release_card(median)
+    card["guarantee"]["epsilon"] = 1e-6
+    del card["checksum"]
+    text = json.dumps(card, sort_keys=True)
+    card["checksum"] = hashlib.sha256(text.encode()).hexdigest()
+    with pytest.raises(ReleaseError, match="card"):
+        pmp.read_card(card)
+
+
+def test_masks_within_lists_are_refused():
+    rows = [np.ma.array([1.0, 100.0], mask=[False, True])] * 5
+    with pytest.raises(ReleaseError, match="without a mask"):
+        pmp.release(rows, bounds=[(0, 1), (0, 100)], epsilon=1.0, neighbours="add_remove")
+    with pytest.raises(ReleaseError):
+        pmp.release(
+            [np.ma.array(1, mask=True), 1], bounds=(0, 1), epsilon=1.0, neighbours="replace_one"
+        )

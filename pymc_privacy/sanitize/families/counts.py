@@ -19,6 +19,8 @@ from pymc_privacy.sanitize.families.base import (
     numbers,
 )
 
+_MOST_TOTALS = 2**26
+
 
 @dataclass(frozen=True)
 class Proportion(SummarisedFamily):
@@ -73,13 +75,16 @@ class Proportion(SummarisedFamily):
     def posterior(
         self, rng: np.random.Generator, totals: np.ndarray, size: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw from Beta(a + k, b + n - k); the total is beta-binomial."""
+        """Draw from Beta(a + k, b + (n - k)); the total is beta-binomial.
+
+        In this order a small b is not lost beside n.
+        """
         a, b = self.prior
         k = totals[:, 0]
         possible = (k >= 0) & (k <= size)
         k = np.clip(k, 0, size)
-        log_marginal = betaln(a + k, b + size - k) - gammaln(k + 1) - gammaln(size - k + 1)
-        return rng.beta(a + k, b + size - k), np.where(possible, log_marginal, -np.inf)
+        log_marginal = betaln(a + k, b + (size - k)) - gammaln(k + 1) - gammaln(size - k + 1)
+        return rng.beta(a + k, b + (size - k)), np.where(possible, log_marginal, -np.inf)
 
     def estimate(self, totals: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the share of ones, unbiased, and p (1 - p) / n, p half a record inside [0, 1]."""
@@ -96,6 +101,11 @@ class Proportion(SummarisedFamily):
 
     def summary_bounds(self, size: int) -> SummaryBounds:
         """Return the suprema over all n + 1 totals."""
+        if size > _MOST_TOTALS:
+            raise ReleaseError(
+                f"A share is summarised for at most {_MOST_TOTALS} records, because all totals are "
+                f"looked at; got {size}."
+            )
         a, b = self.prior
         spreads = self._spread(np.arange(size + 1.0), size)
         largest = float(spreads.max())
