@@ -11,7 +11,7 @@ _COUNTS = {
     "centred_steps": 0,
     "noncentred_steps": 0,
     "jumps": 0,
-    "blocks": 1,
+    "blocks": 0,
     "sweeps": 1,
     "carries": 0,
 }
