@@ -31,7 +31,8 @@ def check_step_options(options: Mapping[str, Any]) -> None:
         if options.get(name) is not None:
             integer(name, options[name], least=least)
     if options.get("sweep_fraction") is not None:
-        real("sweep_fraction", options["sweep_fraction"], least=0, most=1)
+        why = "the part of the records that one iteration updates"
+        real("sweep_fraction", options["sweep_fraction"], above=0, most=1, meaning=why)
     for name in _FLAGS:
         if options.get(name) is not None:
             flag(name, options[name])

@@ -150,11 +150,6 @@ class Interweave(BlockedStep):
         wide = default if noncentred_steps is None else noncentred_steps
         self._planned_wide_steps = wide
         self._counts_leaps = noncentred_steps is None
-        if sweep_fraction is not None and not 0 < sweep_fraction <= 1:
-            raise RecordError(
-                "sweep_fraction must be a number in (0, 1], the part of the records that one "
-                f"iteration updates; got {sweep_fraction}."
-            )
         self._sweeps = [
             Sweep(
                 database,
