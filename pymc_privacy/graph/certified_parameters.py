@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_privacy._compat import TensorVariable, ancestors
+from pymc_privacy._compat import BernoulliRV, CategoricalRV, TensorVariable, ancestors
 from pymc_privacy.graph.carrying import CarriedRecords, carry_records
 from pymc_privacy.graph.cells import find_cells
 from pymc_privacy.graph.certificate import (
@@ -35,6 +35,7 @@ from pymc_privacy.graph.certificate import (
 )
 from pymc_privacy.graph.certified_laws import law_gap, mean_log_range
 from pymc_privacy.graph.database import Database, factors_given_records, observed_value
+from pymc_privacy.graph.domains import cheap_conditions
 from pymc_privacy.graph.parameter_program import ParameterProgram
 from pymc_privacy.graph.points import Point, conditional_sampler
 
@@ -123,9 +124,11 @@ def _centred(program, databases, reference, pairs) -> Iterator[Comparison]:
         yield _change(what, before, after, names, found)
         if "centred" in program.gradients and len(gradients) < 2 * len(_STEPS):
             gradient = np.asarray(density(q)[1])
+            # Where an exponential overflows there is no slope to compare.
             gradients += [
                 _slope(program, reference, names, here, gradient, before.scale, step)
                 for step in _STEPS
+                if np.isfinite(gradient).all()
             ]
     yield from _best(gradients)
 
@@ -183,8 +186,10 @@ def _noncentred(
 
 def _domain(program, databases, reference, pairs) -> Iterator[Comparison]:
     """Compare densities where a law of the records has no such parameters, and no move may go."""
+    values = reference.model.value_vars
+    holds = plain_function(values, cheap_conditions(reference.model, _records(databases)))
     for label, here, there in pairs:
-        if not _is_outside(reference.terms(there), databases):
+        if all(np.all(value) for value in holds(*(there[v.name] for v in values))):
             continue
         held, x = _held(program, here), _at(program, here)
         q, r = program.flatten(here), program.flatten(there)
@@ -196,15 +201,6 @@ def _domain(program, databases, reference, pairs) -> Iterator[Comparison]:
         ):
             what = f"the log density of parameters {what}, outside of the domain of a law ({label})"
             yield Comparison(what, -math.inf, _number(found))
-
-
-def _is_outside(terms: Terms, databases: Sequence[Database]) -> bool:
-    """Tell whether a law of the records has no such parameters: then no record has a density."""
-    return any(
-        not np.isfinite(terms.by_name[rv.name]).any()
-        for database in databases
-        for rv in database.records
-    )
 
 
 def _base(program, rng: np.random.Generator, q, held, x) -> tuple[np.ndarray, ...]:
@@ -376,7 +372,10 @@ def _value(reference: Reference, rv: TensorVariable) -> str:
 def _widths_of_cells(program, database: Database, reference, pairs) -> Iterator[Comparison]:
     """Given a count, u fills a cell as wide as the count is probable."""
     [rv, *more] = database.records
-    if more or len(program.records) != 1 or rv.ndim != 1 or np.dtype(rv.dtype).kind not in "iu":
+    if more or len(program.records) != 1 or rv.ndim != 1:
+        return
+    # Other counts keep logs of faint tails instead of u.
+    if not isinstance(rv.owner.op, BernoulliRV | CategoricalRV):
         return
     draws = 32
     for label, here, _ in pairs[:2]:
