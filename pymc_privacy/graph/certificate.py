@@ -323,3 +323,16 @@ def _every_value(model, point: Point) -> Point | None:
         found[model.rvs_to_values[rv].name] = (low + turns.reshape(value.shape)).astype(value.dtype)
         slower *= high - low + 1
     return point | found if found else None
+
+
+def log_density_change(
+    what: str, before: Terms, after: Terms, names: Collection[str], found: float, more: float = 0.0
+) -> Comparison:
+    """Compare a change of the log density of some factors with that of a program."""
+    expected = after.total(names) - before.total(names) + more
+    return Comparison(what, expected, found, before.scale + after.scale + abs(more))
+
+
+def first_number(outputs: Any) -> float:
+    """Return the first output of a compiled function, a log density."""
+    return float(np.asarray(outputs[0]))

@@ -30,7 +30,15 @@ from pymc_privacy.algorithms import birth_death, count_states, lattice_walk, poi
 from pymc_privacy.algorithms.integer_kernel import Fibre
 from pymc_privacy.algorithms.noise import Noise
 from pymc_privacy.graph.carrying import carry_records
-from pymc_privacy.graph.certificate import Comparison, Pair, Reference, Terms, plain_function
+from pymc_privacy.graph.certificate import (
+    Comparison,
+    Pair,
+    Reference,
+    Terms,
+    first_number,
+    log_density_change,
+    plain_function,
+)
 from pymc_privacy.graph.counting import CountedDatabase
 from pymc_privacy.graph.lattice import CarryProgram, CellDensity
 from pymc_privacy.graph.parameter_program import ParameterProgram
@@ -56,17 +64,6 @@ class Lattice(NamedTuple):
     """The matrix of the exact totals."""
     exact_names: Collection[str]
     """The factors that hold the exact totals."""
-
-
-def _change(
-    what: str, before: Terms, after: Terms, names: Collection[str], found: float, more: float = 0.0
-) -> Comparison:
-    expected = after.total(names) - before.total(names) + more
-    return Comparison(what, expected, found, before.scale + after.scale + abs(more))
-
-
-def _number(outputs: Any) -> float:
-    return float(np.asarray(outputs[0]))
 
 
 # Counts of which totals are known.
@@ -150,7 +147,7 @@ def _carried(lattice, reference, points: tuple[Point, Point], label: str) -> Ite
     there_g, _ = program(carry.vector(there), seen)
     after = reference.terms(moved | {lattice.name: more.astype(here[lattice.name].dtype)})
     what = f"the change of the log density of all but the counts ({label})"
-    yield _change(what, before, after, others, there_g - log_g)
+    yield log_density_change(what, before, after, others, there_g - log_g)
     # Whatever the rates are, and wherever people are.
     rng = np.random.default_rng(5)
     some, other = rng.lognormal(size=(2, counts.size))
@@ -184,7 +181,7 @@ def compare_counts(
             for name, seen in (("given", others), ("with", others), ("noise of", releases)):
                 what = f"the change of the log density {name} counts ({place})"
                 if math.isfinite(before.total(seen)):
-                    yield _change(what, before, after, seen, found[name] - start[name])
+                    yield log_density_change(what, before, after, seen, found[name] - start[name])
 
 
 def _by_counts(program, counted, cells: count_states.Cells, point: Point) -> dict[str, float]:
@@ -193,8 +190,8 @@ def _by_counts(program, counted, cells: count_states.Cells, point: Point) -> dic
         [np.bincount(c.cells_at(point), minlength=c.cells.size) for c in counted]
     ).astype(np.int64)
     q, held = program.flatten(point), tuple(point[name] for name in program.held)
-    noise = _number(program.functions["noise"](counts @ cells.contributions))
-    centred = _number(program.functions["centred"](q, *held, counts))
+    noise = first_number(program.functions["noise"](counts @ cells.contributions))
+    centred = first_number(program.functions["centred"](q, *held, counts))
     prior, probabilities = program.functions["law"](q, *held)
     with np.errstate(divide="ignore"):
         law = float(np.asarray(prior)) + float(special.xlogy(counts, probabilities).sum())
@@ -240,8 +237,8 @@ def compare_sized(
         )
         density = program.given_records(q, held, rows)
         what = f"the change of the log density of parameters given records that exist ({label})"
-        found = _number(density(r)) - _number(density(q))
-        yield _change(what, before, reference.terms(there), given, found)
+        found = first_number(density(r)) - first_number(density(q))
+        yield log_density_change(what, before, reference.terms(there), given, found)
         end = _coordinates(program, databases, moved, then)
         bounds = tuple(np.asarray(b) for d in databases for b in (1, d.capacity))
         sizes = sum(math.log(n - 0.5) for n in then) - sum(math.log(n - 0.5) for n in now)
@@ -257,21 +254,23 @@ def compare_sized(
                 yield Comparison(what, was, found_records, tolerance=tolerance)
             fresh = functions["forward"](end, *held, *u)
             start, last = (
-                _number(functions["noncentred"](v, *held, *u, *bounds)) for v in (q, end)
+                first_number(functions["noncentred"](v, *held, *u, *bounds)) for v in (q, end)
             )
             weight = _log_weight(databases)
             sizes += weight(there, u) - weight(here, u)
             moved |= dict(zip(program.records, fresh, strict=True))
         else:
-            start = _number(functions["others"](q, *held, *rows, *bounds))
+            start = first_number(functions["others"](q, *held, *rows, *bounds))
             drawn = functions["refresh"](np.random.default_rng(3), end, *held, *bounds)
-            last = _number(drawn)
+            last = first_number(drawn)
             for name, values in zip(program.records, drawn[1:], strict=True):
                 moved[name] = np.array(moved[name])
                 moved[name][: len(values)] = values
         what = f"the change of the log density when sizes change too ({label})"
         if math.isfinite(before.total(others)):
-            yield _change(what, before, reference.terms(moved), others, last - start, sizes)
+            yield log_density_change(
+                what, before, reference.terms(moved), others, last - start, sizes
+            )
 
 
 def _numbers(capacity: int, turn: int) -> tuple[int, int]:
@@ -349,7 +348,7 @@ def compare_jumps(
             first, last = sized.log_size(sizes, *(here[name] for name in sized.inputs))[0]
         if math.isfinite(before.total(others)):
             what = f"the change of all factors of the size alone ({label})"
-            yield _change(what, before, after, others, last - first)
+            yield log_density_change(what, before, after, others, last - first)
         if releases and math.isfinite(before.total(releases)):
             noises = [
                 birth_death.log_noise(
@@ -358,7 +357,7 @@ def compare_jumps(
                 for point, n in zip(points, numbers, strict=True)
             ]
             what = f"the change of the noise when records come and go ({label})"
-            yield _change(what, before, after, releases, noises[1] - noises[0])
+            yield log_density_change(what, before, after, releases, noises[1] - noises[0])
 
 
 def _contributions(sized, reference, point: Point, number: int, releases, label):

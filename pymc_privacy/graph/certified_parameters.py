@@ -16,8 +16,8 @@ x = T(q, u):
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,8 @@ from pymc_privacy.graph.certificate import (
     Reference,
     Terms,
     beyond,
+    first_number,
+    log_density_change,
     plain_function,
 )
 from pymc_privacy.graph.certified_laws import law_gap, mean_log_range
@@ -89,23 +91,12 @@ def _others(reference: Reference, databases: Sequence[Database]) -> list[str]:
     return [name for name in reference.factors if name not in records]
 
 
-def _number(outputs: Any) -> float:
-    return float(np.asarray(outputs[0]))
-
-
 def _held(program: ParameterProgram, point: Point) -> tuple[np.ndarray, ...]:
     return tuple(point[name] for name in program.held)
 
 
 def _at(program: ParameterProgram, point: Point) -> tuple[np.ndarray, ...]:
     return tuple(point[name] for name in program.records)
-
-
-def _change(
-    what: str, before: Terms, after: Terms, names: Collection[str], found: float, more: float = 0.0
-) -> Comparison:
-    expected = after.total(names) - before.total(names) + more
-    return Comparison(what, expected, found, before.scale + after.scale + abs(more))
 
 
 def _centred(program, databases, reference, pairs) -> Iterator[Comparison]:
@@ -119,9 +110,9 @@ def _centred(program, databases, reference, pairs) -> Iterator[Comparison]:
             continue
         q, held, x = program.flatten(here), _held(program, here), _at(program, here)
         density = program.given_records(q, held, x)
-        found = _number(density(program.flatten(there))) - _number(density(q))
+        found = first_number(density(program.flatten(there))) - first_number(density(q))
         what = f"the change of the log density of parameters given records ({label})"
-        yield _change(what, before, after, names, found)
+        yield log_density_change(what, before, after, names, found)
         if "centred" in program.gradients and len(gradients) < 2 * len(_STEPS):
             gradient = np.asarray(density(q)[1])
             # Where an exponential overflows there is no slope to compare.
@@ -172,10 +163,10 @@ def _noncentred(
         u = _base(program, np.random.default_rng(7), q, held, x)
         moved = dict(zip(program.records, program.functions["forward"](r, *held, *u), strict=True))
         after = reference.terms(there | moved)
-        found = [_number(program.functions["noncentred"](v, *held, *u)) for v in (q, r)]
+        found = [first_number(program.functions["noncentred"](v, *held, *u)) for v in (q, r)]
         more = weight(there, u) - weight(here, u)
         what = f"the change of the log density of parameters given base variates ({label})"
-        yield _change(what, before, after, names, found[1] - found[0], more)
+        yield log_density_change(what, before, after, names, found[1] - found[0], more)
         yield from _same_records(program, q, held, u, x, label)
         yield from _misfit(program, databases, reference, there | moved, (r, *held, *u), label)
         if not is_weighted and sum(a.size for a in x) <= MANY_VALUES:
@@ -200,7 +191,7 @@ def _domain(program, databases, reference, pairs) -> Iterator[Comparison]:
             ("given base variates", program.functions["noncentred"](r, *held, *u)),
         ):
             what = f"the log density of parameters {what}, outside of the domain of a law ({label})"
-            yield Comparison(what, -math.inf, _number(found))
+            yield Comparison(what, -math.inf, first_number(found))
 
 
 def _base(program, rng: np.random.Generator, q, held, x) -> tuple[np.ndarray, ...]:
@@ -407,9 +398,9 @@ def _refreshed(program, databases, reference, pairs) -> Iterator[Comparison]:
         rng = np.random.default_rng(3)
         density, *fresh = program.functions["refresh"](rng, program.flatten(there), *held)
         after = reference.terms(there | dict(zip(program.records, fresh, strict=True)))
-        found = float(np.asarray(density)) - _number(others)
+        found = float(np.asarray(density)) - first_number(others)
         what = f"the change of the log density of all but the records ({label})"
-        yield _change(what, before, after, names, found)
+        yield log_density_change(what, before, after, names, found)
 
 
 def _summed_out(program, databases, reference, pairs) -> Iterator[Comparison]:
@@ -427,8 +418,8 @@ def _summed_out(program, databases, reference, pairs) -> Iterator[Comparison]:
         others = program.functions["others"](q, *held, *x)
         what = f"the change of the log density of parameters, records summed out ({label})"
         for found in (
-            _number(density(r)) - _number(density(q)),
-            _number(refreshed) - _number(others),
+            first_number(density(r)) - first_number(density(q)),
+            first_number(refreshed) - first_number(others),
         ):
             yield Comparison(what, after - before, found, scale + more)
 
