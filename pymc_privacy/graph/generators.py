@@ -18,6 +18,7 @@ from pymc_privacy._compat import (
     replace_rvs_by_values,
 )
 from pymc_privacy.graph.native_draws import write_out_draws
+from pymc_privacy.graph.small_products import write_out_products
 
 
 def in_value_coordinates(
@@ -46,7 +47,8 @@ def with_generator(
 ) -> tuple[Variable, list[TensorVariable]]:
     """Thread one generator, an input, through all random variables of a graph.
 
-    With ``write_out``, draws are written as functions of simpler draws where that is faster.
+    With ``write_out``, draws are written as functions of simpler draws, and products of small
+    matrices as sums, where that is faster.
 
     Returns
     -------
@@ -58,6 +60,7 @@ def with_generator(
     if write_out:
         _factorise_once(graph)
         write_out_draws(graph)
+        write_out_products(graph)
     rng = random_generator_type("rng")
     state: Variable = rng
     for shared in _generators_in_order(graph):

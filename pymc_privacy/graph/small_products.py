@@ -1,0 +1,29 @@
+"""Products of small matrices, written out.
+
+A call into BLAS for two rows and two columns takes longer than the product itself, and its machine
+code, which is emitted anew for every function that has one, many times longer than all the rest.
+"""
+
+from __future__ import annotations
+
+from pymc_privacy._compat import Dot, FunctionGraph, Variable
+
+MOST_MULTIPLICATIONS = 64
+
+
+def write_out_products(graph: FunctionGraph) -> None:
+    """Replace, in place, products of matrices whose shapes are known to be small by sums."""
+    for node in list(graph.toposort()):
+        if isinstance(getattr(node.op, "core_op", node.op), Dot) and _is_small(*node.inputs):
+            left, right = node.inputs
+            product = (left[..., :, :, None] * right[..., None, :, :]).sum(axis=-2)
+            [old] = node.outputs
+            graph.replace(old, old.type.filter_variable(product), import_missing=True)
+
+
+def _is_small(left: Variable, right: Variable) -> bool:
+    (rows, inner), (_, columns) = left.type.shape[-2:], right.type.shape[-2:]
+    inner = right.type.shape[-2] if inner is None else inner
+    if None in (rows, inner, columns):
+        return False
+    return rows * inner * columns <= MOST_MULTIPLICATIONS
