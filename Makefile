@@ -12,7 +12,7 @@ export VECLIB_MAXIMUM_THREADS := 1
 export NUMEXPR_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint docs bench clean
+.PHONY: help demo test test-fast test-all lint docs bench clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -20,11 +20,14 @@ help: ## list these commands
 demo: $(VENV)/.plots ## compare three posteriors of a simulated survey; writes demo.png
 	@$(PY) examples/survey.py
 
-test: $(VENV)/.test lint ## ruff, mypy and all tests, the slow ones too
-	$(PY) -m pytest -q -n 2 --dist worksteal
+test: $(VENV)/.test lint ## ruff, mypy and the tests, the slow ones too
+	$(PY) -m pytest -q -n 2 --dist worksteal -m "not exhaustive"
 
 test-fast: $(VENV)/.test lint ## the same without the slow tests
-	$(PY) -m pytest -q -n 2 --dist worksteal -m "not slow"
+	$(PY) -m pytest -q -n 2 --dist worksteal -m "not slow and not exhaustive"
+
+test-all: $(VENV)/.test lint ## every notebook and page too, and every model that is sampled
+	$(PY) -m pytest -q -n 2 --dist worksteal
 
 lint: $(VENV)/.test ## ruff and mypy alone
 	$(PY) -m ruff check .

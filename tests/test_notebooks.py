@@ -65,14 +65,20 @@ def run(notebook, folder, monkeypatch):
     client.execute()
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of the notebook machinery; the kernel has its own
-@each_notebook
+@pytest.mark.parametrize(
+    "path",
+    [
+        # One shows that notebooks run at all; `make docs` runs every one, and so does `test-all`.
+        pytest.param(path, id=path.stem, marks=pytest.mark.exhaustive if k else pytest.mark.slow)
+        for k, path in enumerate(NOTEBOOKS)
+    ],
+)
 def test_a_notebook_runs(path, monkeypatch):
     run(nbformat.read(path, 4), path.parent, monkeypatch)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if cells_of(p)], ids=lambda p: str(p.relative_to(ROOT / "docs"))

@@ -125,7 +125,7 @@ def test_the_verdict_on_figure_2_can_be_either(tmp_path):
     assert "IS BROKEN" in ju_figure_2.table(broken, chosen)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_small_figure_2(tmp_path):
     chosen = options(tmp_path, replicates=2, epsilons=(0.1, 10.0), draws=150, tune=150)
     rows = ju_figure_2.study(chosen).run(progressbar=False)
@@ -172,7 +172,7 @@ def test_the_verdict_on_figure_1_can_be_any(tmp_path):
     assert "**not decided**" in short
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_small_figure_1(tmp_path):
     chosen = options(
         tmp_path, size=30, replicates=1, epsilons=(1.0,), size_epsilons=(1.0,), draws=40, tune=40
@@ -253,7 +253,7 @@ def test_the_p_of_a_difference_is_that_of_welch():
     assert p == pytest.approx(stats.ttest_ind(ours, printed, equal_var=False).pvalue)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_awan_table_1_in_small(tmp_path, monkeypatch):
     """One release, for one column: the others differ in the density and in the step method."""
     monkeypatch.setattr(unknown_size, "EPSILONS_S", (1.0,))

@@ -19,6 +19,7 @@ import numpy as np
 from numba import njit
 from numba.core import types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
+from numba.core.extending import _Intrinsic
 from numba.core.registry import cpu_target
 from numba.extending import is_jitted
 
@@ -76,6 +77,9 @@ class _Walk:
                 yield from self.of(value.py_func)
         elif isinstance(value, FunctionType):
             yield from self._function(value)
+        elif isinstance(value, _Intrinsic):
+            yield "intrinsic"
+            yield from self._function(value._defn)
         elif isinstance(value, CodeType):
             yield from self._code(value)
         elif isinstance(value, ModuleType):

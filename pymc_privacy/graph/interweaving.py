@@ -10,7 +10,6 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import TensorVariable, Variable, ancestors
-from pymc_privacy.algorithms import interweave, leaps
 from pymc_privacy.graph.carrying import CarriedRecords, carry_records
 from pymc_privacy.graph.conditional_draws import conditional_draws
 from pymc_privacy.graph.database import Database
@@ -29,7 +28,6 @@ from pymc_privacy.graph.parameter_program import (
     ParameterProgram,
     compile_program,
     gradient_of,
-    jitted_functions,
 )
 from pymc_privacy.graph.summed_out import summed_out
 from pymc_privacy.mechanisms import AdditiveMechanism, PostProcessed
@@ -160,10 +158,3 @@ def misfit_of_releases(
 def _is_smooth(records: Sequence[TensorVariable]) -> bool:
     """Tell whether records that are carried along move smoothly: integers do not."""
     return all(np.dtype(rv.dtype).kind == "f" for rv in records)
-
-
-def jitted_moves(program: ParameterProgram) -> Any:
-    """Compile the parameter moves of a program into a single jitted call."""
-    jitted, remember = jitted_functions(program)
-    moves = leaps if program.follows else interweave
-    return moves.compile_moves(jitted, gradients=program.gradients, remember=remember)

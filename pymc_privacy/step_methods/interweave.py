@@ -22,9 +22,9 @@ from pymc_privacy.algorithms import guidance, tuning
 from pymc_privacy.algorithms.interweave import TRAJECTORY_ACCEPT, WALK_ACCEPT
 from pymc_privacy.distributions.marking import is_interwoven, is_marked
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.calls import DirectCall
+from pymc_privacy.graph.addresses import MovesByAddress
 from pymc_privacy.graph.database import find_databases
-from pymc_privacy.graph.interweaving import compile_parameters, jitted_moves
+from pymc_privacy.graph.interweaving import compile_parameters
 from pymc_privacy.graph.points import Point
 from pymc_privacy.step_methods import effort
 from pymc_privacy.step_methods.certifying import Certifier, a_step_away
@@ -232,14 +232,13 @@ class Interweave(BlockedStep):
 
     def _call_moves(self, q, held, records):
         if self._moves is None:
-            self._moves = DirectCall(jitted_moves(self._program))
+            self._moves = MovesByAddress(self._program)
         leap = guidance.tries(self.guide, self.noncentred, self.tune_steps)
         return self._moves(
             self.rng,
             q,
             held,
             records,
-            self._program.data(),
             (self.centred.factor, self.centred.scale, self._centred_steps),
             (self.noncentred.factor, self.noncentred.scale, self.wide_steps),
             self._local(self.noncentred, self.guide, self._program.weights, leap),

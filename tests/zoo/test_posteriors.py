@@ -467,8 +467,13 @@ def worst_z(draws, reference, weights):
     return worst
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.exhaustive if k % 4 else pytest.mark.slow)
+        for k, name in enumerate(CASES)
+    ],
+)
 def test_draws_have_the_law_of_the_weighted_prior(name):
     with pm.Model():
         simulate = CASES[name]()
