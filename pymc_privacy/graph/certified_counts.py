@@ -216,15 +216,19 @@ def compare_sized(
     databases: Sequence[SizedDatabase],
     reference: Reference,
     pairs: Sequence[Pair],
+    numbers: Sequence[tuple[int, int]] | None = None,
 ) -> Iterator[Comparison]:
-    """Compare the densities of parameters and sizes with the model of full capacity."""
+    """Compare the densities of parameters and sizes with the model of full capacity.
+
+    ``numbers`` are two sizes >= 1 for each database, by default the ends of what is possible.
+    """
     names = {rv.name for d in databases for rv in d.database.records}
     releases = {rv.name for d in databases for rv in d.database.releases}
     others = [name for name in reference.factors if name not in names]
     given = [name for name in reference.factors if name not in releases]
     for turn, (label, here, there) in enumerate(pairs):
-        numbers = [_numbers(d.capacity, turn) for d in databases]
-        now, then = ([pair[k] for pair in numbers] for k in (0, 1))
+        sizes_of = numbers or [_numbers(d.capacity, turn) for d in databases]
+        now, then = ([pair[k] for pair in sizes_of] for k in (0, 1))
         here, there = (_with_sizes(p, databases, now) for p in (here, there))
         before = reference.terms(here)
         if not math.isfinite(before.total(given)):
@@ -331,19 +335,25 @@ class Sized(NamedTuple):
 
 
 def compare_jumps(
-    sized: Sized, reference: Reference, pairs: Sequence[Pair]
+    sized: Sized,
+    reference: Reference,
+    pairs: Sequence[Pair],
+    numbers: tuple[int, int] | None = None,
 ) -> Iterator[Comparison]:
-    """Compare contributions, factors of the size, and the noise, with the model."""
+    """Compare contributions, factors of the size, and the noise, with the model.
+
+    ``numbers`` are two sizes >= 1, by default the ends of what is possible.
+    """
     size, capacity = sized.database.size, sized.database.capacity
     releases = [rv.name for rv in sized.database.database.releases]
     own = {*releases, *(rv.name for rv in sized.database.database.records)}
     others = [name for name in reference.factors if name not in own]
     for turn, (label, here, _) in enumerate(pairs):
-        numbers = _numbers(capacity, turn)
-        points = [_with_sizes(here, [sized.database], [n]) for n in numbers]
+        both = numbers or _numbers(capacity, turn)
+        points = [_with_sizes(here, [sized.database], [n]) for n in both]
         before, after = (reference.terms(point) for point in points)
-        yield from _contributions(sized, reference, points[0], numbers[0], releases, label)
-        sizes = np.array(numbers, dtype=here[size].dtype)
+        yield from _contributions(sized, reference, points[0], both[0], releases, label)
+        sizes = np.array(both, dtype=here[size].dtype)
         with np.errstate(invalid="ignore"):
             first, last = sized.log_size(sizes, *(here[name] for name in sized.inputs))[0]
         if math.isfinite(before.total(others)):
@@ -354,7 +364,7 @@ def compare_jumps(
                 birth_death.log_noise(
                     sized.noise, reference.contributions(point, releases)[:, :n].sum(axis=1)
                 )
-                for point, n in zip(points, numbers, strict=True)
+                for point, n in zip(points, both, strict=True)
             ]
             what = f"the change of the noise when records come and go ({label})"
             yield log_density_change(what, before, after, releases, noises[1] - noises[0])

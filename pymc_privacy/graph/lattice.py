@@ -46,7 +46,7 @@ CellDensity = Callable[[Point, np.ndarray], np.ndarray]
 def compile_cell_density(model, counts: TensorVariable, compile_kwargs: dict | None) -> CellDensity:
     """Compile the log density of each count, with every other factor that sees it alone."""
     weights = _weights(model, counts)
-    _check_cells(model, counts, weights)
+    _refuse_mixed_cells(model, counts, weights, probing_point(model))
     terms = [*model.logp(vars=[counts], sum=False), *weights.values()]
     # A term may have several numbers for each count.
     by_cell = [term.reshape((term.shape[0], -1)).sum(axis=1) for term in terms]
@@ -148,12 +148,17 @@ def _weights(model, counts: TensorVariable) -> dict[TensorVariable, TensorVariab
     }
 
 
-def _check_cells(
-    model, counts: TensorVariable, weights: dict[TensorVariable, TensorVariable]
+def check_cells(model, counts: TensorVariable, point: Point) -> None:
+    """Look once more, at a point, whether cells are mixed where the graph does not say."""
+    _refuse_mixed_cells(model, counts, _weights(model, counts), point)
+
+
+def _refuse_mixed_cells(
+    model, counts: TensorVariable, weights: dict[TensorVariable, TensorVariable], point: Point
 ) -> None:
     """Refuse counts whose densities, or other factors of them, have not one term for each."""
     graphs = {repr(factor.name): term for factor, term in weights.items()}
-    [mixed] = Probe(model, probing_point(model), [counts], graphs).mixed().values()
+    [mixed] = Probe(model, point, [counts], graphs).mixed().values()
     if mixed:
         raise RecordError(
             f"Whatever depends on the counts {counts.name!r} must have one term for each, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from pymc_privacy._compat import SamplerWarning, WarningType
 from pymc_privacy.algorithms import birth_death, record_sweep
 from pymc_privacy.algorithms.noise import Noise
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.certificate import certified
+from pymc_privacy.graph.certificate import Comparison, Pair, Reference, certified
 from pymc_privacy.graph.certified_counts import Sized, compare_jumps
 from pymc_privacy.graph.laws import noise_of
 from pymc_privacy.graph.programs import Point, compile_records
@@ -52,18 +52,47 @@ class Resizing:
 
     def certify(self, certifier: Certifier) -> None:
         """Compare sweep and jumps with the model, and refuse to go on where they disagree."""
-        noise = noise_of(self._database)
         certified(
-            [lambda: Sized(self._sized, self._program, self._log_size, self._inputs, noise)],
-            lambda made: compare_jumps(made, certifier.reference, certifier.pairs),
+            [lambda: self],
+            lambda made: made.compared(certifier.reference, certifier.pairs),
             what=f"the size {self.size!r}",
         )
+        self.forget()
+
+    def compared(
+        self,
+        reference: Reference,
+        pairs: Sequence[Pair],
+        numbers: tuple[int, int] | None = None,
+    ) -> Iterator[Comparison]:
+        """Compare sweep and jumps with the model, at two sizes."""
+        noise = self._current_noise()
+        made = Sized(self._sized, self._program, self._log_size, self._inputs, noise)
+        return compare_jumps(made, reference, pairs, numbers)
+
+    def with_all_rows(self, rng: np.random.Generator, point: Point) -> Point:
+        """Return a point with fresh records in all rows beyond those that exist."""
+        number = self.number(point)
+        fresh, _ = self.draw(rng, point, self.capacity - number)
+        rows = zip(self.records, fresh, strict=True)
+        return point | {name: np.concatenate([point[name][:number], new]) for name, new in rows}
+
+    def two_sizes(self, point: Point, length: float) -> tuple[int, int]:
+        """Return the size of a point, at least 1, and one that a jump may lead to."""
+        number, jump = max(self.number(point), 1), max(1, round(length))
+        there = number + jump if number + jump <= self.capacity else max(number - jump, 1)
+        return number, there
 
     def forget(self) -> None:
         """Drop what was read from the data, as at the start of a chain."""
         self._noise: Noise | None = None
         self._table: np.ndarray | None = None
         self._open_ended: bool | None = None
+
+    def _current_noise(self) -> Noise:
+        if self._noise is None:
+            self._noise = noise_of(self._database)
+        return self._noise
 
     def number(self, point: Point) -> int:
         """Return how many records a point has."""
@@ -86,8 +115,7 @@ class Resizing:
         ``records`` are those that exist; ``jumps`` of 0 turns them off, and a negative number
         stands for so many single moves.
         """
-        if self._noise is None:
-            self._noise = noise_of(self._database)
+        noise = self._current_noise()
         number = len(records[0])
         lengths = birth_death.draw_jumps(rng, max(jumps, 0), scale)
         rows = min(number + int(lengths.clip(min=0).sum()) + max(-jumps, 0), self.capacity)
@@ -97,7 +125,7 @@ class Resizing:
             given = dict(zip(self.records, records, strict=True))
             current = record_sweep.init(self._program.contributions_at(point | given))
             proposed = np.ascontiguousarray(contributions[:, :number])
-            state, swept = record_sweep.step(rng, current, proposed, noise=self._noise)
+            state, swept = record_sweep.step(rng, current, proposed, noise=noise)
             contributions[:, :number] = state.contributions
             for new, old in zip(fresh, records, strict=True):
                 taken = swept.accepted.reshape(-1, *(1,) * (old.ndim - 1))
@@ -112,7 +140,7 @@ class Resizing:
                 contributions,
                 number,
                 lengths,
-                noise=self._noise,
+                noise=noise,
                 log_size=self._log_sizes(point, first, rows),
                 first=first,
                 capacity=self.capacity,
@@ -136,7 +164,7 @@ class Resizing:
                 rng,
                 contributions,
                 number,
-                noise=self._noise,
+                noise=self._current_noise(),
                 log_size=self._log_sizes(point, first, last),
                 first=first,
                 capacity=self.capacity,
