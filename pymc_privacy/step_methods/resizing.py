@@ -18,6 +18,7 @@ from pymc_privacy.graph.laws import noise_of
 from pymc_privacy.graph.programs import Point, compile_records
 from pymc_privacy.graph.sizing import SizedDatabase, compile_log_size
 from pymc_privacy.step_methods.certifying import Certifier
+from pymc_privacy.step_methods.sweep import finite_rows, never_without_numbers
 
 # Beyond the largest number of records met in tuning, so that a walk seldom meets an end.
 ROOM = 1.5
@@ -120,18 +121,25 @@ class Resizing:
         lengths = birth_death.draw_jumps(rng, max(jumps, 0), scale)
         rows = min(number + int(lengths.clip(min=0).sum()) + max(-jumps, 0), self.capacity)
         fresh, contributions = self.draw(rng, point, rows)
-        swept = None
+        finite, swept = finite_rows(fresh), None
         if number:
             given = dict(zip(self.records, records, strict=True))
             current = record_sweep.init(self._program.contributions_at(point | given))
             proposed = np.ascontiguousarray(contributions[:, :number])
-            state, swept = record_sweep.step(rng, current, proposed, noise=noise)
+            ratio = never_without_numbers(None, finite[:number])
+            state, swept = record_sweep.step(
+                rng, current, proposed, noise=noise, log_weight_ratio=ratio
+            )
             contributions[:, :number] = state.contributions
             for new, old in zip(fresh, records, strict=True):
                 taken = swept.accepted.reshape(-1, *(1,) * (old.ndim - 1))
                 new[:number] = np.where(taken, new[:number], old)
+            # What was refused is gone: these rows hold records, which may die and come back.
+            finite[:number] = True
         if jumps < 0:
-            number, info = self._single_moves(rng, point, fresh, contributions, number, -jumps)
+            number, info = self._single_moves(
+                rng, point, fresh, contributions, number, -jumps, finite
+            )
         else:
             reach = int(lengths.clip(max=0).sum())
             first = max(0, number + reach)
@@ -144,11 +152,12 @@ class Resizing:
                 log_size=self._log_sizes(point, first, rows),
                 first=first,
                 capacity=self.capacity,
+                finite=finite,
             )
         self._write(point, fresh, number)
         return Resized(swept, info if self._is_open_ended(point) else info._replace(hits=0))
 
-    def _single_moves(self, rng, point, fresh, contributions, number, moves):
+    def _single_moves(self, rng, point, fresh, contributions, number, moves, finite):
         if not self._is_connected(point):
             raise RecordError(
                 f"Single births and deaths need a prior of {self.size!r} without gaps, because "
@@ -168,6 +177,7 @@ class Resizing:
                 log_size=self._log_sizes(point, first, last),
                 first=first,
                 capacity=self.capacity,
+                finite=finite,
             )
             if gone >= 0:
                 contributions[:, gone] = contributions[:, number - 1]

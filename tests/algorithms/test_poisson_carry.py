@@ -1,5 +1,7 @@
 """Parameters that carry Poisson counts along: the coupling, and the posterior by enumeration."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import special
@@ -135,6 +137,34 @@ def test_a_move_that_forgets_a_factor_of_the_counts_is_caught(request, monkeypat
     drawn = slopes(np.random.default_rng(seed_of(request)), GROUPINGS["in turn"])
     with pytest.raises(AssertionError, match="z ="):
         assert_law(drawn, slope_law())
+
+
+def test_parameters_without_a_log_density_are_left():
+    def program(parameters, counts):
+        return math.nan if parameters[0] > 1 else 0.0, np.exp(parameters)
+
+    noisy = lattice_walk.stack([np.eye(1)], [np.array([4.0])], [np.ones(1)], [True])
+    counts = np.array([5])
+    _, parameters, _ = poisson_carry.step(
+        np.random.default_rng(1),
+        lattice_walk.State(counts, noisy.totals(counts), np.empty(0)),
+        np.array([1.5]),
+        measurements=noisy,
+        groupings=((),),
+        program=program,
+        shape=poisson_carry.first_shape(1),
+        moves=200,
+        sees_counts=False,
+    )
+    assert parameters[0] <= 1
+
+
+def test_a_shape_is_learnt_from_parameters_on_a_line():
+    """A matrix that is not quite positive definite must not end a chain."""
+    rng, shape = np.random.default_rng(1), poisson_carry.first_shape(3)
+    for _ in range(200):
+        shape = shape.learn(1e6 * rng.standard_normal() * np.array([1.0, 0.3, 3.0]), 0.2)
+    assert np.isfinite(shape.root).all()
 
 
 def test_the_shape_of_moves_is_learnt():
