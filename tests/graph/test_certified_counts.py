@@ -192,7 +192,7 @@ def counts_compared(step, *, program=None, cells=None):
 def test_densities_by_counts_agree_with_the_model(voters):
     found = counts_compared(voters)
     assert not caught(found)
-    for kind in ("given", "with", "noise of", "every cell occupied", "other parameters"):
+    for kind in ("given", "with", "noise of", "every cell occupied", "other parameters", "slope"):
         assert any(kind in c.what and c.is_informative for c in found), kind
 
 
@@ -211,6 +211,7 @@ COUNT_MUTANTS = {
         "centred",
         lambda out, q, *rest: [np.asarray(out[0]) + 0.01 * q[0] * rest[-1][0], *out[1:]],
     ),
+    "another gradient": ("centred", lambda out, *_: [out[0], 1.01 * np.asarray(out[1])]),
 }
 
 
@@ -260,7 +261,7 @@ def sizes_compared(step, program=None):
 def test_densities_of_sizes_agree_with_the_model(sized):
     found = sizes_compared(sized)
     assert not caught(found)
-    for kind in ("records that exist", "when sizes change too", "put together from base"):
+    for kind in ("records that exist", "when sizes change too", "put together again", "slope"):
         assert any(kind in c.what and c.is_informative for c in found), kind
 
 
@@ -275,6 +276,7 @@ SIZED_MUTANTS = {
         lambda out, q, *_: [np.asarray(out[0]) + 0.1 * q[1], *out[1:]],
     ),
     "other records": ("forward", lambda out, *_: [np.asarray(v) * 1.001 for v in out]),
+    "another gradient": ("centred", lambda out, *_: [out[0], 1.01 * np.asarray(out[1])]),
     "a sum of too few": ("statistics", lambda out, *_: [np.asarray(out[0]) * 0.9]),
 }
 
