@@ -7,10 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import PoissonRV, TensorVariable, ancestors, compile_graph
+from pymc_privacy._compat import INTERPRETED, PoissonRV, TensorVariable, ancestors, compile_graph
 from pymc_privacy.algorithms import lattice_walk
 from pymc_privacy.algorithms.integer_kernel import Fibre, equal_columns, fibre_of
-from pymc_privacy.distributions.count_sums import PLAIN
 from pymc_privacy.distributions.linear_measurements import exact_totals, is_exact, measurements_of
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.database import factors_of
@@ -29,7 +28,7 @@ def noisy_totals(model, counts: TensorVariable) -> lattice_walk.Measurements:
     mechanisms = [rv.owner.op.mechanism for rv in noisy]
     return lattice_walk.stack(
         [rv.owner.op.matrix.values for rv in noisy],
-        [model.rvs_to_values[rv].eval(mode=PLAIN) for rv in noisy],
+        [model.rvs_to_values[rv].eval(mode=INTERPRETED) for rv in noisy],
         [np.asarray(mechanism.scale, dtype=np.float64) for mechanism in mechanisms],
         [isinstance(mechanism, Gaussian | DiscreteGaussian) for mechanism in mechanisms],
     )
