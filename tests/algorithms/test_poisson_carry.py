@@ -202,29 +202,32 @@ def edge_law(held):
     return density[grid < 0].sum() + density[grid == 0].sum() / 2, density @ grid
 
 
-@pytest.mark.parametrize("held", [None, (np.array([0, 1]),)], ids=["free", "an empty group"])
-def test_rates_of_zero_are_entered_as_often_as_they_are_left(held, request):
-    """With a held sum of 0, all rates of a group are 0 below the origin."""
-    rng = np.random.default_rng(seed_of(request))
+def edge_chain(seed, *, program=edge_program, held=None, rounds=6000):
+    """Return draws of theta, with axes (chain, draw)."""
+    rng = np.random.default_rng(seed)
     theta, counts, drawn = np.array([0.5]), np.zeros(2, dtype=np.int64), []
-    shape = poisson_carry.first_shape(1)._replace(root=np.eye(1))
-    for _ in range(6000):
-        state = lattice_walk.State(counts, EDGE_NOISY.totals(counts), np.empty(0))
+    for _ in range(rounds):
         state, theta, _ = poisson_carry.step(
             rng,
-            state,
+            lattice_walk.State(counts, EDGE_NOISY.totals(counts), np.empty(0)),
             theta,
             measurements=EDGE_NOISY,
             groupings=((),) if held is None else (held,),
-            program=edge_program,
-            shape=shape,
+            program=program,
+            shape=poisson_carry.first_shape(1)._replace(root=np.eye(1)),
             moves=4,
             sees_counts=False,
         )
         counts = state.counts
         drawn.append(theta[0])
+    return np.array(drawn)[None]
+
+
+@pytest.mark.parametrize("held", [None, (np.array([0, 1]),)], ids=["free", "an empty group"])
+def test_rates_of_zero_are_entered_as_often_as_they_are_left(held, request):
+    """With a held sum of 0, all rates of a group are 0 below the origin."""
+    drawn = edge_chain(seed_of(request), held=held)
     below, mean = edge_law(held)
-    drawn = np.array(drawn)[None]
     assert_mean(drawn < 0, below, what="P(theta < 0)")
     assert_mean(drawn, mean, what="E theta")
 
@@ -259,21 +262,6 @@ def test_rates_of_zero_that_are_left_and_not_entered_are_caught(request):
         log_g, rates = edge_program(parameters, counts)
         return log_g, np.where(rates > 0, rates, np.nan)
 
-    rng = np.random.default_rng(seed_of(request))
-    theta, counts, drawn = np.array([0.5]), np.zeros(2, dtype=np.int64), []
-    for _ in range(2000):
-        state = lattice_walk.State(counts, EDGE_NOISY.totals(counts), np.empty(0))
-        state, theta, _ = poisson_carry.step(
-            rng,
-            state,
-            theta,
-            measurements=EDGE_NOISY,
-            groupings=((),),
-            program=positive,
-            shape=poisson_carry.first_shape(1),
-            moves=4,
-        )
-        counts = state.counts
-        drawn.append(theta[0])
+    drawn = edge_chain(seed_of(request), program=positive, rounds=2000)
     with pytest.raises(AssertionError, match="instead of"):
-        assert_mean(np.array(drawn)[None] < 0, edge_law(None)[0])
+        assert_mean(drawn < 0, edge_law(None)[0])
