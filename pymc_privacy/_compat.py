@@ -141,6 +141,9 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_privacy.arguments import check_step_options, instance, refusal, text
 from pymc_privacy.errors import ArgumentError, PrivacyError, RecordError
 
+# For graphs that are evaluated a few times.
+INTERPRETED = Mode(linker="py", optimizer="fast_compile")
+
 
 def interpret(inputs, outputs):
     """Return a function that evaluates a graph node by node, as it stands."""
@@ -165,6 +168,7 @@ def law_parameters(variable: TensorVariable) -> tuple[Variable, ...]:
 
 __all__ = [
     "CACHED_SRC_FUNCTIONS",
+    "INTERPRETED",
     "NUTS",
     "STEP_METHODS",
     "ARange",
@@ -215,7 +219,6 @@ __all__ = [
     "LogNormalRV",
     "LogisticRV",
     "MixtureRV",
-    "Mode",
     "MoyalRV",
     "MvNormalRV",
     "NegBinomialRV",

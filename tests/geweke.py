@@ -55,12 +55,21 @@ def alternate(model, mechanism, priors, step, *, total_at, seed: int, rounds: in
     ``total_at`` returns the statistic of the records of a point, as a vector; it is called before
     every step.
     """
+
+    def publish(rng, point):
+        release(model, mechanism, rng, total_at(point))
+
+    return successive(model, priors, step, publish=publish, seed=seed, rounds=rounds)
+
+
+def successive(model, priors, step, *, publish: Callable, seed: int, rounds: int) -> Draws:
+    """Publish anew what is known of a point, by ``publish(rng, point)``, then step; and so on."""
     rng = np.random.default_rng(seed + 1)
     values_at = natural(model, list(priors))
     point = model.initial_point(seed)
     draws = []
     for _ in range(rounds):
-        release(model, mechanism, rng, total_at(point))
+        publish(rng, point)
         point, _ = step.step(point)
         draws.append(values_at(point))
     values = np.array(draws)

@@ -77,6 +77,7 @@ def jump(
     log_size: np.ndarray,
     first: int,
     capacity: int,
+    finite: np.ndarray | None = None,
 ) -> tuple[int, Info]:
     """Propose to let many records be born or die at once, several times.
 
@@ -99,11 +100,15 @@ def jump(
     first
     capacity
         The largest number of records considered.
+    finite
+        Which of the records are finite numbers, all by default; others are never born.
 
     Returns
     -------
     size, Info
     """
+    if finite is None:
+        finite = np.ones(contributions.shape[1], dtype=np.bool_)
     slack = rng.standard_exponential(len(jumps))
     size, births, deaths, hits = _compile_jumps(noise.laws)(
         noise.offsets,
@@ -116,6 +121,7 @@ def jump(
         log_size,
         first,
         capacity,
+        finite,
     )
     return size, Info(births, deaths, (births + deaths) / max(len(jumps), 1), hits)
 
@@ -131,13 +137,15 @@ def _compile_jumps(laws: tuple[Law | JointLaw, ...]) -> Callable[..., Any]:
 
     @jit_with(laws)
     def scan(
-        offsets, release, parameters, contributions, size, jumps, slack, log_size, first, capacity
-    ):
+        offsets, release, parameters, contributions, size, jumps, slack, log_size, first, capacity,
+        finite,
+    ):  # fmt: skip
         width = contributions.shape[0]
         total, moved = np.zeros(width), np.empty(width)
         for j in range(width):
             total[j] = contributions[j, :size].sum()
         now = log_eta(offsets, release, total, parameters) + log_size[size - first]
+        now = number_or_never(now)
         births, deaths, hits = 0, 0, 0
         for k in range(jumps.size):
             new = size + jumps[k]
@@ -145,6 +153,8 @@ def _compile_jumps(laws: tuple[Law | JointLaw, ...]) -> Callable[..., Any]:
                 hits += 1
                 continue
             if new < 0 or log_size[new - first] == -np.inf:
+                continue
+            if new > size and not finite[size:new].all():
                 continue
             for j in range(width):
                 if new > size:
@@ -173,6 +183,7 @@ def single(
     log_size: np.ndarray,
     first: int,
     capacity: int,
+    finite: np.ndarray | None = None,
 ) -> tuple[int, int, Info]:
     """Propose one birth or one death, as Algorithm 1 of Awan et al. does.
 
@@ -189,13 +200,14 @@ def single(
     new = size + 1 if birth else size - 1
     if new > capacity:
         return size, -1, Info(0, 0, 0.0, 1)
+    if birth and finite is not None and not finite[size]:
+        return size, -1, Info(0, 0, 0.0, 0)
     gone = -1 if birth else int(rng.integers(size))
     total = contributions[:, :size].sum(axis=1)
     moved = total + contributions[:, size] if birth else total - contributions[:, gone]
     # Which way is certain at the least size, and a coin's toss elsewhere.
-    log_ratio = log_of_way_back(size, new, least)
-    log_ratio += log_size[new - first] - log_size[size - first]
-    log_ratio += log_noise(noise, moved) - log_noise(noise, total)
+    log_ratio = log_of_way_back(size, new, least) + log_size[new - first] + log_noise(noise, moved)
+    log_ratio -= number_or_never(log_size[size - first] + log_noise(noise, total))
     if not log_ratio + rng.standard_exponential() >= 0:
         return size, -1, Info(0, 0, 0.0, 0)
     return new, gone, Info(int(birth), int(not birth), 1.0, 0)

@@ -44,6 +44,7 @@ from pymc_privacy.algorithms.interweave import (
     SHORT_STEP,
     acceptance,
     lower_times,
+    number_or_never,
     trajectory,
     walk,
 )
@@ -134,8 +135,8 @@ def couple(rng, counts, here, there, starts):
     gains = np.maximum(there - here, 0.0)
     for s in range(starts.size - 1):
         first, last = starts[s], starts[s + 1]
-        # Equal up to rounding: a record that left would have nowhere to go.
-        if gains[first:last].sum() == 0.0:
+        # Equal up to rounding, or no numbers: a record that left would have nowhere to go.
+        if not gains[first:last].sum() > 0.0:
             continue
         leaving = 0
         for k in range(first, last):
@@ -152,6 +153,9 @@ def redraw(rng, counts, probabilities, starts, fraction):
     moved = counts.copy()
     for s in range(starts.size - 1):
         first, last = starts[s], starts[s + 1]
+        # Outside the support there is nothing to draw from.
+        if not probabilities[first:last].sum() > 0.0:
+            continue
         chosen = 0
         for k in range(first, last):
             if counts[k] > 0:
@@ -187,6 +191,7 @@ def counted_walk(rng, q, counts, cells, factor, scale, steps, given, noise):
     contributions, starts = cells
     density, here = law(q, *given)
     now = density.item() + log_noise(totals_of(counts, contributions), *noise)[0].item()
+    now = number_or_never(now)
     accept = 0.0
     for step in range(steps):
         length = scale * SHORT_STEP if step % 4 == 3 else scale
@@ -206,7 +211,7 @@ def counted_walk(rng, q, counts, cells, factor, scale, steps, given, noise):
 def redrawn_blocks(rng, counts, cells, probabilities, fraction, blocks, noise):
     """Offer blocks of fresh records; return the counts and the mean acceptance."""
     contributions, starts = cells
-    now = log_noise(totals_of(counts, contributions), *noise)[0].item()
+    now = number_or_never(log_noise(totals_of(counts, contributions), *noise)[0].item())
     accept = 0.0
     for block in range(blocks):
         share = fraction * SMALL_BLOCK if block % 4 == 3 else fraction

@@ -33,6 +33,33 @@ def solve_lower(factor, vector):
 
 
 @compiled
+def factor_of_inverse(matrix):
+    """Return the lower-triangular L with L Lᵀ = A⁻¹; no numbers where A is not positive definite.
+
+    With A = R Rᵀ and R upper-triangular, L is the inverse of Rᵀ.
+    """
+    size = len(matrix)
+    lower = np.zeros((size, size))
+    for j in range(size - 1, -1, -1):
+        for i in range(j, -1, -1):
+            rest = matrix[i, j]
+            for k in range(j + 1, size):
+                rest -= lower[k, i] * lower[k, j]
+            if i < j:
+                lower[j, i] = rest / lower[j, j]
+            elif rest > 0.0:
+                lower[j, j] = math.sqrt(rest)
+            else:
+                return np.full((size, size), np.nan)
+    factor = np.empty((size, size))
+    for j in range(size):
+        unit = np.zeros(size)
+        unit[j] = 1.0
+        factor[:, j] = solve_lower(lower, unit)
+    return factor
+
+
+@compiled
 def single_frame(origin, factor):
     """Return the frame with q = origin + factor t."""
     size = origin.size

@@ -183,7 +183,7 @@ def trajectory(rng, q, factor, scale, steps, arguments):
     number is drawn beforehand, so that each trajectory can be run backwards.
     """
     value, gradient = log_density(q, *arguments)
-    now, slope = value.item(), times_lower(gradient, factor)
+    now, slope = number_or_never(value.item()), times_lower(gradient, factor)
     accept = 0.0
     for _ in range(steps):
         quarter = 0.5 * math.pi / scale * (0.75 + 0.5 * rng.random())

@@ -65,7 +65,9 @@ Density = Callable[[np.ndarray], np.ndarray]
 def init(counts: np.ndarray, measurements: Measurements, density: Density) -> State:
     """Compute what belongs to the counts; ``density`` returns log p_i(c_i) for each cell."""
     counts = np.array(counts, dtype=np.int64)
-    return State(counts, measurements.totals(counts), np.array(density(counts)))
+    here = np.array(density(counts))
+    # Anything else is better than what is no number.
+    return State(counts, measurements.totals(counts), np.where(np.isnan(here), -np.inf, here))
 
 
 def step(

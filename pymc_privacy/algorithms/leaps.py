@@ -29,7 +29,13 @@ import numpy as np
 
 from pymc_privacy.algorithms.binding import Remember, bind
 from pymc_privacy.algorithms.caching import compiled
-from pymc_privacy.algorithms.frames import coordinates, has_size, place, single_frame
+from pymc_privacy.algorithms.frames import (
+    coordinates,
+    factor_of_inverse,
+    has_size,
+    place,
+    single_frame,
+)
 from pymc_privacy.algorithms.interweave import (
     SHORT_STEP,
     acceptance,
@@ -40,10 +46,12 @@ from pymc_privacy.algorithms.interweave import (
     centred_move,
     forward,
     log_density,
+    lower_times,
     noncentred_move,
     number_or_never,
     settle,
     statistics,
+    times_lower,
 )
 
 DEGREES_OF_FREEDOM = 5.0
@@ -95,13 +103,13 @@ def local_frame(references, lengths, precision, weights, scores, mean, spread, a
             there[i] += lengths[i]
             slopes[i] = (misfit(there, *arguments)[0] - here) / lengths[i]
         weighted = slopes * weights
-        information, pull = precision + weighted @ slopes.T, weighted @ here
+        pull = weighted @ here
+        factor = factor_of_inverse(precision + weighted @ slopes.T)
         # A slope that is no number, or one beyond all measure, is no guide.
-        if not (np.isfinite(information).all() and np.isfinite(pull).all()):
-            information, pull = precision, np.zeros(free)
-        covariance = np.linalg.inv(information)
-        factors[k] = np.linalg.cholesky((covariance + covariance.T) / 2)
-        origins[k] = references[k, :free] - covariance @ pull
+        if not (np.isfinite(factor).all() and np.isfinite(pull).all()):
+            factor, pull = factor_of_inverse(precision), np.zeros(free)
+        factors[k] = factor
+        origins[k] = references[k, :free] - lower_times(factor, times_lower(pull, factor))
     return scores, references[:, -1].copy(), origins, factors, mean, spread
 
 

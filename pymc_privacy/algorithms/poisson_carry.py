@@ -24,7 +24,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_privacy.algorithms.interweave import number_or_never
 from pymc_privacy.algorithms.lattice_walk import Measurements, State, log_noise
+from pymc_privacy.algorithms.tuning import safe_cholesky
 
 TARGET = 0.25
 # A shape is learnt from so many draws for each parameter, at least.
@@ -56,7 +58,7 @@ class Shape(NamedTuple):
         length = self.log_length + (accepted - TARGET) / math.sqrt(seen)
         root = self.root
         if seen >= _ENOUGH * width:
-            root = np.linalg.cholesky(scatter / seen + 1e-10 * np.eye(width))
+            root = safe_cholesky(scatter / seen + 1e-10 * np.eye(width))
             # A shape that is used for the first time has the length that suits a Normal law.
             length = _usual_length(width) if self.seen + 1 == _ENOUGH * width else length
         if steps in _FORGET:
@@ -94,6 +96,7 @@ def step(
     parameters and the fraction accepted.
     """
     log_g, rates = program(parameters, state.counts)
+    log_g = number_or_never(log_g)
     noise = log_noise(state.totals, measurements)
     factor = math.exp(shape.log_length) * shape.root
     accepted = 0

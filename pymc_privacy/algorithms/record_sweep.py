@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_privacy.algorithms.interweave import number_or_never
 from pymc_privacy.algorithms.noise import JointLaw, Law, Noise, jit_with, log_density
 
 
@@ -121,7 +122,7 @@ def compile_scan(laws: tuple[Law | JointLaw, ...]) -> Callable[..., tuple[int, f
     def scan(offsets, release, parameters, current, total, proposed, ratio, slack, accepted):
         width, size = current.shape
         moved = np.empty(width)
-        now = log_eta(offsets, release, total, parameters)
+        now = number_or_never(log_eta(offsets, release, total, parameters))
         count, smallest = 0, 0.0
         for i in range(size):
             for j in range(width):

@@ -22,6 +22,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
+    INTERPRETED,
     BernoulliRV,
     BetaBinomialRV,
     BinomialRV,
@@ -29,7 +30,6 @@ from pymc_privacy._compat import (
     Constant,
     DiscreteUniformRV,
     GeometricRV,
-    Mode,
     PoissonRV,
     TensorVariable,
     TruncatedRV,
@@ -46,8 +46,6 @@ from pymc_privacy.mechanisms.tails import FURTHEST
 
 LARGEST_WINDOWS = 20_000_000
 """How many counts, over all cells, are added up at most where there is no recurrence."""
-# For graphs that are evaluated once, compiling would take longer.
-PLAIN = Mode(linker="py", optimizer="fast_compile")
 # The counts at which a lower bound of the sum is looked for, between release and law.
 _LOOKS = 16
 
@@ -92,7 +90,7 @@ def largest_count(count: TensorVariable) -> np.ndarray | None:
 
 def _constant(variable: Variable) -> np.ndarray | None:
     if all(isinstance(v, Constant) for v in graph_inputs([variable])):
-        return np.asarray(variable.eval(mode=PLAIN))
+        return np.asarray(variable.eval(mode=INTERPRETED))
     return None
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
+    INTERPRETED,
     Distribution,
     TensorVariable,
     Variable,
@@ -19,7 +20,7 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.algorithms.integer_kernel import some_table
 from pymc_privacy.arguments import integers, refusal, shown
-from pymc_privacy.distributions.count_sums import PLAIN, ends_of_counts
+from pymc_privacy.distributions.count_sums import ends_of_counts
 from pymc_privacy.distributions.marking import Mark, is_marked, mark
 from pymc_privacy.distributions.privatized import PrivatizedRV, check_release
 from pymc_privacy.errors import ArgumentError, MechanismError, RecordError, ReleaseError
@@ -222,7 +223,7 @@ def exact_totals(model, counts: TensorVariable) -> tuple[np.ndarray, np.ndarray]
     exact = [rv for rv in measurements_of(model, counts) if is_exact(rv)]
     cells = counts.type.shape[0]
     matrices = [rv.owner.op.matrix.values for rv in exact]
-    values = [model.rvs_to_values[rv].eval(mode=PLAIN) for rv in exact]
+    values = [model.rvs_to_values[rv].eval(mode=INTERPRETED) for rv in exact]
     return (
         np.concatenate([np.empty((0, cells), dtype=np.int64), *matrices]),
         np.concatenate([np.empty(0, dtype=np.int64), *values]),

@@ -11,6 +11,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
+    INTERPRETED,
     BernoulliRV,
     BetaBinomialRV,
     BinomialRV,
@@ -33,7 +34,6 @@ from pymc_privacy.arguments import probability, shown
 from pymc_privacy.distributions.count_recurrence import has_recurrence, log_density_by_recurrence
 from pymc_privacy.distributions.count_sums import (
     LARGEST_WINDOWS,
-    PLAIN,
     cells_of,
     log_density_by_window,
     window_length,
@@ -241,11 +241,13 @@ def _check_count(name: str, count: Any, model) -> None:
 def _at_some_points(model, graph: TensorVariable) -> list[np.ndarray]:
     """Return a graph where the model starts, and at some draws of its parameters."""
     [by_values] = model.replace_rvs_by_values([graph])
-    function = compile_graph(model.value_vars, by_values, on_unused_input="ignore", mode=PLAIN)
+    function = compile_graph(
+        model.value_vars, by_values, on_unused_input="ignore", mode=INTERPRETED
+    )
     found = [function(*model.initial_point(random_seed=0).values())]
     # An improper prior cannot be drawn from.
     with suppress(NotImplementedError):
-        found += list(pm.draw(graph, 16, random_seed=0, mode=PLAIN))
+        found += list(pm.draw(graph, 16, random_seed=0, mode=INTERPRETED))
     return found
 
 

@@ -25,6 +25,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
+    INTERPRETED,
     CheckParameterValue,
     FunctionGraph,
     OpFromGraph,
@@ -39,7 +40,7 @@ from pymc_privacy.errors import CertificateError
 from pymc_privacy.graph.cells import support_of
 from pymc_privacy.graph.columns import float_columns
 from pymc_privacy.graph.database import contributions_of, factors_of, is_release
-from pymc_privacy.graph.points import INTERPRETED, Point, looked_up_in_vain
+from pymc_privacy.graph.points import Point, looked_up_in_vain
 from pymc_privacy.graph.rows import simplified
 
 # Right models came within 4e-4 of this, wrong ones were beyond a thousand times of it.

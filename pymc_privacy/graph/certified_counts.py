@@ -14,7 +14,8 @@ all terms but the records' do when the size changes too, plus log nu and the log
 all base variates. Contributions, factors of the size and the noise are those of the model with
 arrays of full capacity.
 
-A gradient only steers trajectories, which are exact with any, and is not compared here.
+A gradient steers trajectories, which are exact with any; one that is wrong is slow, and is compared
+with differences of L.
 """
 
 from __future__ import annotations
@@ -37,7 +38,14 @@ from pymc_privacy.graph.certificate import (
     Terms,
     first_number,
     log_density_change,
-    plain_function,
+)
+from pymc_privacy.graph.certified_parameters import (
+    MOST_SLOPES,
+    base_of,
+    best,
+    log_weight,
+    same_records,
+    slopes_at,
 )
 from pymc_privacy.graph.counting import CountedDatabase
 from pymc_privacy.graph.lattice import CarryProgram, CellDensity
@@ -169,33 +177,49 @@ def compare_counts(
     """Compare densities by counts with the model, at other parameters and other records."""
     releases = [rv.name for c in counted for rv in c.database.releases]
     others = [name for name in reference.factors if name not in set(releases)]
+    slopes: list[Comparison] = []
     for label, here, there in pairs:
         start = _by_counts(program, counted, cells, here)
         before = reference.terms(here)
+        if math.isfinite(before.total(others)) and len(slopes) < MOST_SLOPES:
+            found = _given_counts(program, counted, here)
+            slopes += slopes_at(program, reference, others, here, found, before.scale)
         moved = {f"other parameters, {label}": there}
         moved |= {f"every cell occupied, {label}": here | _cycled(counted, 0)}
         moved |= {f"other counts, {label}": there | _cycled(counted, 1)}
         for place, point in moved.items():
             after = reference.terms(point)
-            found = _by_counts(program, counted, cells, point)
+            moved_to = _by_counts(program, counted, cells, point)
             for name, seen in (("given", others), ("with", others), ("noise of", releases)):
                 what = f"the change of the log density {name} counts ({place})"
                 if math.isfinite(before.total(seen)):
-                    yield log_density_change(what, before, after, seen, found[name] - start[name])
+                    change = moved_to[name] - start[name]
+                    yield log_density_change(what, before, after, seen, change)
+    yield from best(slopes)
 
 
 def _by_counts(program, counted, cells: count_states.Cells, point: Point) -> dict[str, float]:
     """Return the log density at a point, by each of two ways to compute it, and of the noise."""
-    counts = np.concatenate(
-        [np.bincount(c.cells_at(point), minlength=c.cells.size) for c in counted]
-    ).astype(np.int64)
+    counts = _counts_at(counted, point)
     q, held = program.flatten(point), tuple(point[name] for name in program.held)
     noise = first_number(program.functions["noise"](counts @ cells.contributions))
-    centred = first_number(program.functions["centred"](q, *held, counts))
+    centred = first_number(_given_counts(program, counted, point))
     prior, probabilities = program.functions["law"](q, *held)
     with np.errstate(divide="ignore"):
         law = float(np.asarray(prior)) + float(special.xlogy(counts, probabilities).sum())
     return {"given": centred, "with": law, "noise of": noise}
+
+
+def _counts_at(counted: Sequence[CountedDatabase], point: Point) -> np.ndarray:
+    return np.concatenate(
+        [np.bincount(c.cells_at(point), minlength=c.cells.size) for c in counted]
+    ).astype(np.int64)
+
+
+def _given_counts(program, counted, point: Point) -> Sequence[np.ndarray]:
+    held = (point[name] for name in program.held)
+    q, counts = program.flatten(point), _counts_at(counted, point)
+    return program.functions["centred"](q, *held, counts)
 
 
 def _cycled(counted: Sequence[CountedDatabase], skip: int) -> Point:
@@ -216,15 +240,20 @@ def compare_sized(
     databases: Sequence[SizedDatabase],
     reference: Reference,
     pairs: Sequence[Pair],
+    numbers: Sequence[tuple[int, int]] | None = None,
 ) -> Iterator[Comparison]:
-    """Compare the densities of parameters and sizes with the model of full capacity."""
+    """Compare the densities of parameters and sizes with the model of full capacity.
+
+    ``numbers`` are two sizes >= 1 for each database, by default the ends of what is possible.
+    """
     names = {rv.name for d in databases for rv in d.database.records}
     releases = {rv.name for d in databases for rv in d.database.releases}
     others = [name for name in reference.factors if name not in names]
     given = [name for name in reference.factors if name not in releases]
+    slopes: list[Comparison] = []
     for turn, (label, here, there) in enumerate(pairs):
-        numbers = [_numbers(d.capacity, turn) for d in databases]
-        now, then = ([pair[k] for pair in numbers] for k in (0, 1))
+        sizes_of = numbers or [_numbers(d.capacity, turn) for d in databases]
+        now, then = ([pair[k] for pair in sizes_of] for k in (0, 1))
         here, there = (_with_sizes(p, databases, now) for p in (here, there))
         before = reference.terms(here)
         if not math.isfinite(before.total(given)):
@@ -239,24 +268,22 @@ def compare_sized(
         what = f"the change of the log density of parameters given records that exist ({label})"
         found = first_number(density(r)) - first_number(density(q))
         yield log_density_change(what, before, reference.terms(there), given, found)
+        if len(slopes) < MOST_SLOPES:
+            at = here | program.unflatten(q)
+            slopes += slopes_at(program, reference, given, at, density(q), before.scale)
         end = _coordinates(program, databases, moved, then)
         bounds = tuple(np.asarray(b) for d in databases for b in (1, d.capacity))
         sizes = sum(math.log(n - 0.5) for n in then) - sum(math.log(n - 0.5) for n in now)
         functions = program.functions
         if program.interweaves:
             full = tuple(np.ascontiguousarray(here[name]) for name in program.records)
-            rng = np.random.default_rng(7)
-            u = tuple(np.ascontiguousarray(c) for c in functions["base"](rng, q, *held, *full))
-            back = functions["forward"](q, *held, *u)
-            for name, was, found_records in zip(program.records, full, back, strict=True):
-                tolerance = 1e-6 * (1.0 + np.abs(was))
-                what = f"records {name!r} put together from base variates ({label})"
-                yield Comparison(what, was, found_records, tolerance=tolerance)
+            u = base_of(program, np.random.default_rng(7), q, held, full)
+            yield from same_records(program, q, held, u, full, label)
             fresh = functions["forward"](end, *held, *u)
             start, last = (
                 first_number(functions["noncentred"](v, *held, *u, *bounds)) for v in (q, end)
             )
-            weight = _log_weight(databases)
+            weight = _weight_of(databases)
             sizes += weight(there, u) - weight(here, u)
             moved |= dict(zip(program.records, fresh, strict=True))
         else:
@@ -271,6 +298,7 @@ def compare_sized(
             yield log_density_change(
                 what, before, reference.terms(moved), others, last - start, sizes
             )
+    yield from best(slopes)
 
 
 def _numbers(capacity: int, turn: int) -> tuple[int, int]:
@@ -304,20 +332,12 @@ def _rows(program, databases, point: Point, numbers: Sequence[int]) -> tuple[np.
     return tuple(np.ascontiguousarray(point[name][: lengths[name]]) for name in program.records)
 
 
-def _log_weight(databases: Sequence[SizedDatabase]):
+def _weight_of(databases: Sequence[SizedDatabase]):
     """Return the log density of all base variates, as a function of a point and of them."""
     twin = databases[0].database.model
     carried = carry_records(twin, [rv for d in databases for rv in d.database.records])
-    if carried is None or not carried.weights:
-        return lambda point, u: 0.0
-    function = plain_function([*twin.value_vars, *carried.columns], carried.weights)
-
-    def weight(point: Point, u: Sequence[np.ndarray]) -> float:
-        with np.errstate(all="ignore"):
-            parts = function(*(point[v.name] for v in twin.value_vars), *u)
-        return math.fsum(float(np.sum(part)) for part in parts)
-
-    return weight
+    assert carried is not None
+    return log_weight(twin, carried)
 
 
 class Sized(NamedTuple):
@@ -331,19 +351,25 @@ class Sized(NamedTuple):
 
 
 def compare_jumps(
-    sized: Sized, reference: Reference, pairs: Sequence[Pair]
+    sized: Sized,
+    reference: Reference,
+    pairs: Sequence[Pair],
+    numbers: tuple[int, int] | None = None,
 ) -> Iterator[Comparison]:
-    """Compare contributions, factors of the size, and the noise, with the model."""
+    """Compare contributions, factors of the size, and the noise, with the model.
+
+    ``numbers`` are two sizes >= 1, by default the ends of what is possible.
+    """
     size, capacity = sized.database.size, sized.database.capacity
     releases = [rv.name for rv in sized.database.database.releases]
     own = {*releases, *(rv.name for rv in sized.database.database.records)}
     others = [name for name in reference.factors if name not in own]
     for turn, (label, here, _) in enumerate(pairs):
-        numbers = _numbers(capacity, turn)
-        points = [_with_sizes(here, [sized.database], [n]) for n in numbers]
+        both = numbers or _numbers(capacity, turn)
+        points = [_with_sizes(here, [sized.database], [n]) for n in both]
         before, after = (reference.terms(point) for point in points)
-        yield from _contributions(sized, reference, points[0], numbers[0], releases, label)
-        sizes = np.array(numbers, dtype=here[size].dtype)
+        yield from _contributions(sized, reference, points[0], both[0], releases, label)
+        sizes = np.array(both, dtype=here[size].dtype)
         with np.errstate(invalid="ignore"):
             first, last = sized.log_size(sizes, *(here[name] for name in sized.inputs))[0]
         if math.isfinite(before.total(others)):
@@ -354,7 +380,7 @@ def compare_jumps(
                 birth_death.log_noise(
                     sized.noise, reference.contributions(point, releases)[:, :n].sum(axis=1)
                 )
-                for point, n in zip(points, numbers, strict=True)
+                for point, n in zip(points, both, strict=True)
             ]
             what = f"the change of the noise when records come and go ({label})"
             yield log_density_change(what, before, after, releases, noises[1] - noises[0])

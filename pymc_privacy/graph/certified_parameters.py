@@ -16,7 +16,7 @@ x = T(q, u):
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +44,8 @@ from pymc_privacy.graph.points import Point, conditional_sampler
 # Draws at which records are taken apart and put together again, and how many where they are many.
 _ROUND_TRIPS, _FEW_ROUND_TRIPS = 16, 4
 _STEPS = (1e-5, 1e-8)
+# At two points.
+MOST_SLOPES = 2 * len(_STEPS)
 _MOST_COORDINATES = 6
 
 
@@ -103,7 +105,7 @@ def _centred(program, databases, reference, pairs) -> Iterator[Comparison]:
     model = reference.model
     parameters = [v for v in model.value_vars if v.name in program.parameters]
     names = _names(factors_given_records(model, databases, parameters))
-    gradients: list[Comparison] = []
+    slopes: list[Comparison] = []
     for label, here, there in pairs:
         before, after = reference.terms(here), reference.terms(there)
         if not math.isfinite(before.total(names)):
@@ -113,15 +115,27 @@ def _centred(program, databases, reference, pairs) -> Iterator[Comparison]:
         found = first_number(density(program.flatten(there))) - first_number(density(q))
         what = f"the change of the log density of parameters given records ({label})"
         yield log_density_change(what, before, after, names, found)
-        if "centred" in program.gradients and len(gradients) < 2 * len(_STEPS):
-            gradient = np.asarray(density(q)[1])
-            # Where an exponential overflows there is no slope to compare.
-            gradients += [
-                _slope(program, reference, names, here, gradient, before.scale, step)
-                for step in _STEPS
-                if np.isfinite(gradient).all()
-            ]
-    yield from _best(gradients)
+        if len(slopes) < MOST_SLOPES:
+            slopes += slopes_at(program, reference, names, here, density(q), before.scale)
+    yield from best(slopes)
+
+
+def slopes_at(
+    program: ParameterProgram,
+    reference: Reference,
+    names: Collection[str],
+    point: Point,
+    found: Sequence[np.ndarray],
+    scale: float,
+) -> list[Comparison]:
+    """Compare the gradient behind a centred density, if there is any, with differences."""
+    if "centred" not in program.gradients:
+        return []
+    gradient = np.asarray(found[1])
+    # Where an exponential overflows there is no slope to compare.
+    if not np.isfinite(gradient).all():
+        return []
+    return [_slope(program, reference, names, point, gradient, scale, step) for step in _STEPS]
 
 
 def _slope(
@@ -143,7 +157,7 @@ def _slope(
         return Comparison(what, (up - down) / (2 * step), parts.sum(), tolerance=tolerance)
 
 
-def _best(comparisons: Sequence[Comparison]) -> list[Comparison]:
+def best(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Return one that agrees if there is any: at a kink, or by too long a step, none does."""
     return sorted(comparisons, key=lambda c: not (c.agrees and c.is_informative))[:1]
 
@@ -152,7 +166,7 @@ def _noncentred(
     program, databases, reference, pairs, carried: CarriedRecords
 ) -> Iterator[Comparison]:
     names = _others(reference, databases)
-    weight = _log_weight(reference, carried)
+    weight = log_weight(reference.model, carried)
     is_weighted = bool(carried.weights)
     for label, here, there in pairs:
         before = reference.terms(here)
@@ -160,14 +174,14 @@ def _noncentred(
             continue
         held, x = _held(program, here), _at(program, here)
         q, r = program.flatten(here), program.flatten(there)
-        u = _base(program, np.random.default_rng(7), q, held, x)
+        u = base_of(program, np.random.default_rng(7), q, held, x)
         moved = dict(zip(program.records, program.functions["forward"](r, *held, *u), strict=True))
         after = reference.terms(there | moved)
         found = [first_number(program.functions["noncentred"](v, *held, *u)) for v in (q, r)]
         more = weight(there, u) - weight(here, u)
         what = f"the change of the log density of parameters given base variates ({label})"
         yield log_density_change(what, before, after, names, found[1] - found[0], more)
-        yield from _same_records(program, q, held, u, x, label)
+        yield from same_records(program, q, held, u, x, label)
         yield from _misfit(program, databases, reference, there | moved, (r, *held, *u), label)
         if not is_weighted and sum(a.size for a in x) <= MANY_VALUES:
             for database in databases:
@@ -184,7 +198,7 @@ def _domain(program, databases, reference, pairs) -> Iterator[Comparison]:
             continue
         held, x = _held(program, here), _at(program, here)
         q, r = program.flatten(here), program.flatten(there)
-        u = _base(program, np.random.default_rng(7), q, held, x)
+        u = base_of(program, np.random.default_rng(7), q, held, x)
         density = program.given_records(q, held, x)
         for what, found in (
             ("given records", density(r)),
@@ -194,26 +208,28 @@ def _domain(program, databases, reference, pairs) -> Iterator[Comparison]:
             yield Comparison(what, -math.inf, first_number(found))
 
 
-def _base(program, rng: np.random.Generator, q, held, x) -> tuple[np.ndarray, ...]:
+def base_of(program, rng: np.random.Generator, q, held, x) -> tuple[np.ndarray, ...]:
+    """Return the base variates of records."""
     return tuple(np.ascontiguousarray(c) for c in program.functions["base"](rng, q, *held, *x))
 
 
-def _log_weight(reference: Reference, carried: CarriedRecords):
+def log_weight(model, carried: CarriedRecords):
     """Return the log density of base variates as a function of a point and of them."""
     if not carried.weights:
         return lambda point, u: 0.0
-    values = reference.model.value_vars
+    values = model.value_vars
     function = plain_function([*values, *carried.columns], carried.weights)
 
     def weight(point: Point, u: Sequence[np.ndarray]) -> float:
         with np.errstate(all="ignore"):
             parts = function(*(point[v.name] for v in values), *u)
-        return math.fsum(float(part.sum()) for part in parts)
+        return math.fsum(float(np.sum(part)) for part in parts)
 
     return weight
 
 
-def _same_records(program, q, held, u, x, label: str) -> Iterator[Comparison]:
+def same_records(program, q, held, u, x, label: str) -> Iterator[Comparison]:
+    """Compare records with what their base variates stand for."""
     back = program.functions["forward"](q, *held, *u)
     for name, record, again in zip(program.records, x, back, strict=True):
         size = np.abs(np.asarray(record, float))
@@ -315,8 +331,8 @@ def _round_trips(program, databases, reference, draws) -> Iterator[Comparison]:
     for number, point in enumerate(draws, start=1):
         if math.isfinite(reference.terms(point).total(names)):
             q, held, x = program.flatten(point), _held(program, point), _at(program, point)
-            u = _base(program, np.random.default_rng(7), q, held, x)
-            yield from _same_records(program, q, held, u, x, "at a draw from the prior")
+            u = base_of(program, np.random.default_rng(7), q, held, x)
+            yield from same_records(program, q, held, u, x, "at a draw from the prior")
         many = sum(point[name].size for name in program.records) > MANY_VALUES
         if number >= (_FEW_ROUND_TRIPS if many else _ROUND_TRIPS):
             return
@@ -340,7 +356,7 @@ def _carried_law(
 
     def carry(rng: np.random.Generator) -> Point:
         x = fresh(rng)
-        u = _base(program, rng.spawn(1)[0], q, held, tuple(x[name] for name in program.records))
+        u = base_of(program, rng.spawn(1)[0], q, held, tuple(x[name] for name in program.records))
         moved = program.functions["forward"](r, *held, *u)
         return dict(zip(program.records, moved, strict=True))
 
@@ -372,7 +388,7 @@ def _widths_of_cells(program, database: Database, reference, pairs) -> Iterator[
     for label, here, _ in pairs[:2]:
         q, held, x = program.flatten(here), _held(program, here), _at(program, here)
         rng = np.random.default_rng(61)
-        columns = [_base(program, child, q, held, x) for child in rng.spawn(draws)]
+        columns = [base_of(program, child, q, held, x) for child in rng.spawn(draws)]
         if len(columns[0]) != 1:
             return
         # What is kept of u may be its distance from either end.

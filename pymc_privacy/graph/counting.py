@@ -11,7 +11,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
-    Mode,
+    INTERPRETED,
     SharedVariable,
     TensorVariable,
     Variable,
@@ -49,8 +49,6 @@ MOST_CELLS = 2048
 RECORDS_PER_CELL = 4
 # Probabilities that add up to anything else belong to parameters outside their support.
 _ROUNDING = 1e-6
-# For graphs that are evaluated at one point.
-_ONCE = Mode(linker="py", optimizer="fast_compile")
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,7 @@ def _verify(counted: CountedDatabase) -> None:
 
 def _evaluate(inputs: Sequence[Variable], graphs: Sequence[TensorVariable], point: Point):
     try:
-        function = compile_graph(inputs, list(graphs), on_unused_input="ignore", mode=_ONCE)
+        function = compile_graph(inputs, list(graphs), on_unused_input="ignore", mode=INTERPRETED)
         return function(*(point[value.name] for value in inputs))
     except (TypeError, ValueError, AssertionError, IndexError) as error:
         raise NotCounted("the number of records is written into the model") from error

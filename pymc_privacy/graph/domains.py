@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from pymc_privacy._compat import (
+    INTERPRETED,
     CheckParameterValue,
-    Mode,
     TensorVariable,
     Variable,
     ancestors,
@@ -23,7 +23,6 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.graph.drawable import drawing_where_possible
 
-_ONCE = Mode(linker="py", optimizer="fast_compile")
 _DRAWS = 32
 # Conditions on larger tensors are not part of every move: they would cost as much as it does.
 _CHEAP = 64
@@ -40,7 +39,7 @@ def may_leave_domain(model, records: Sequence[TensorVariable]) -> bool:
     conditions = _conditions(model, records)
     if not conditions:
         return False
-    holds = compile_graph(model.value_vars, conditions, on_unused_input="ignore", mode=_ONCE)
+    holds = compile_graph(model.value_vars, conditions, on_unused_input="ignore", mode=INTERPRETED)
     above = set(ancestors(conditions))
     variables = [rv for rv in model.free_RVs if model.rvs_to_values[rv] in above]
     centre = model.initial_point(random_seed=0)

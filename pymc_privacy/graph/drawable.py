@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pymc_privacy._compat import Mode, TensorVariable, compile_graph
+from pymc_privacy._compat import INTERPRETED, TensorVariable, compile_graph
 from pymc_privacy.graph.generators import given_others, in_value_coordinates, with_generator
 
-_ONCE = Mode(linker="py", optimizer="fast_compile")
 Draw = Callable[[int], dict[str, np.ndarray]]
 
 
@@ -39,7 +38,9 @@ def drawing(model, variables: Sequence[TensorVariable]) -> Draw:
     """Return a function of a seed that draws a point; other variables stay where PyMC starts."""
     fresh = [in_value_coordinates(model, rv) for rv in variables]
     rng, fresh = with_generator(given_others(model, fresh, variables))
-    draw = compile_graph([rng, *model.value_vars], fresh, on_unused_input="ignore", mode=_ONCE)
+    draw = compile_graph(
+        [rng, *model.value_vars], fresh, on_unused_input="ignore", mode=INTERPRETED
+    )
     start = model.initial_point(random_seed=0)
     names = [model.rvs_to_values[rv].name for rv in variables]
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_privacy._compat import (
+    INTERPRETED,
     Constant,
     SharedVariable,
     TensorVariable,
@@ -22,7 +23,7 @@ from pymc_privacy._compat import (
     rvs_in_graph,
 )
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.points import INTERPRETED, Point, points_near_the_start
+from pymc_privacy.graph.points import Point, points_near_the_start
 
 
 class _Datum(NamedTuple):

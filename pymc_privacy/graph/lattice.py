@@ -7,10 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import PoissonRV, TensorVariable, ancestors, compile_graph
+from pymc_privacy._compat import INTERPRETED, PoissonRV, TensorVariable, ancestors, compile_graph
 from pymc_privacy.algorithms import lattice_walk
 from pymc_privacy.algorithms.integer_kernel import Fibre, equal_columns, fibre_of
-from pymc_privacy.distributions.count_sums import PLAIN
 from pymc_privacy.distributions.linear_measurements import exact_totals, is_exact, measurements_of
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.database import factors_of
@@ -29,7 +28,7 @@ def noisy_totals(model, counts: TensorVariable) -> lattice_walk.Measurements:
     mechanisms = [rv.owner.op.mechanism for rv in noisy]
     return lattice_walk.stack(
         [rv.owner.op.matrix.values for rv in noisy],
-        [model.rvs_to_values[rv].eval(mode=PLAIN) for rv in noisy],
+        [model.rvs_to_values[rv].eval(mode=INTERPRETED) for rv in noisy],
         [np.asarray(mechanism.scale, dtype=np.float64) for mechanism in mechanisms],
         [isinstance(mechanism, Gaussian | DiscreteGaussian) for mechanism in mechanisms],
     )
@@ -46,7 +45,7 @@ CellDensity = Callable[[Point, np.ndarray], np.ndarray]
 def compile_cell_density(model, counts: TensorVariable, compile_kwargs: dict | None) -> CellDensity:
     """Compile the log density of each count, with every other factor that sees it alone."""
     weights = _weights(model, counts)
-    _check_cells(model, counts, weights)
+    _refuse_mixed_cells(model, counts, weights, probing_point(model))
     terms = [*model.logp(vars=[counts], sum=False), *weights.values()]
     # A term may have several numbers for each count.
     by_cell = [term.reshape((term.shape[0], -1)).sum(axis=1) for term in terms]
@@ -148,12 +147,17 @@ def _weights(model, counts: TensorVariable) -> dict[TensorVariable, TensorVariab
     }
 
 
-def _check_cells(
-    model, counts: TensorVariable, weights: dict[TensorVariable, TensorVariable]
+def check_cells(model, counts: TensorVariable, point: Point) -> None:
+    """Look once more, at a point, whether cells are mixed where the graph does not say."""
+    _refuse_mixed_cells(model, counts, _weights(model, counts), point)
+
+
+def _refuse_mixed_cells(
+    model, counts: TensorVariable, weights: dict[TensorVariable, TensorVariable], point: Point
 ) -> None:
     """Refuse counts whose densities, or other factors of them, have not one term for each."""
     graphs = {repr(factor.name): term for factor, term in weights.items()}
-    [mixed] = Probe(model, probing_point(model), [counts], graphs).mixed().values()
+    [mixed] = Probe(model, point, [counts], graphs).mixed().values()
     if mixed:
         raise RecordError(
             f"Whatever depends on the counts {counts.name!r} must have one term for each, "

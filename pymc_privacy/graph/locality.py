@@ -15,11 +15,10 @@ from itertools import islice, product
 import numpy as np
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import TensorVariable, ancestors, compile_graph
+from pymc_privacy._compat import INTERPRETED, TensorVariable, ancestors, compile_graph
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.alignment import Aligned, Mixed, State, alignment
 from pymc_privacy.graph.points import (
-    INTERPRETED,
     Point,
     Sampler,
     conditional_sampler,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from pymc_privacy._compat import Mode, TensorVariable, compile_graph
+from pymc_privacy._compat import INTERPRETED, TensorVariable, compile_graph
 from pymc_privacy.distributions.records import sizes_of
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.generators import given_others, in_value_coordinates, with_generator
@@ -14,8 +14,6 @@ from pymc_privacy.graph.generators import given_others, in_value_coordinates, wi
 Point = dict[str, np.ndarray]
 Sampler = Callable[[np.random.Generator, Point], list[np.ndarray]]
 
-# For graphs that are evaluated a few times.
-INTERPRETED = Mode(linker="py", optimizer="fast_compile")
 # How often a draw may fail, at parameters that their own prior does not exclude.
 _TRIES = 8
 

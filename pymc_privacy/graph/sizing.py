@@ -60,6 +60,8 @@ class SizedDatabase:
     size: str
     """The name of the random number."""
     capacity: int
+    whole: tuple[Database, ...]
+    """The same records in the model that was written, with arrays of full length."""
 
 
 def find_sized_databases(
@@ -130,7 +132,8 @@ def _joined(twin, size: TensorVariable, group: Sequence[Database]) -> SizedDatab
         size=capacity,
         exchangeable=True,
     )
-    return SizedDatabase(database, twin.rvs_to_values[twin[size.name]].name, capacity)
+    name = twin.rvs_to_values[twin[size.name]].name
+    return SizedDatabase(database, name, capacity, tuple(group))
 
 
 def log_name(size: str) -> str:

@@ -15,8 +15,8 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
+    INTERPRETED,
     Constant,
-    Mode,
     TensorVariable,
     Variable,
     clone_replace,
@@ -29,8 +29,6 @@ from pymc_privacy.graph.points import probing_point
 
 # Sums of fewer different records than this part of all are worth the search for them.
 MOST_GROUPS = 0.1
-# For graphs that are evaluated at one point.
-_ONCE = Mode(linker="py", optimizer="fast_compile")
 
 
 def summed_out(model, databases: Sequence[Database]) -> TensorVariable | None:
@@ -109,5 +107,7 @@ def _groups(database: Database) -> tuple[dict[Variable, np.ndarray], np.ndarray]
 
 
 def _evaluate(model, graphs: Sequence[TensorVariable]) -> list[np.ndarray]:
-    function = compile_graph(model.value_vars, list(graphs), on_unused_input="ignore", mode=_ONCE)
+    function = compile_graph(
+        model.value_vars, list(graphs), on_unused_input="ignore", mode=INTERPRETED
+    )
     return function(*probing_point(model).values())

@@ -10,12 +10,11 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import graph_replace, modelcontext
+from pymc_privacy._compat import INTERPRETED, graph_replace, modelcontext
 from pymc_privacy.arguments import refusal
 from pymc_privacy.distributions.count_recurrence import RECURRENCE_TAIL
 from pymc_privacy.distributions.count_sums import (
     LARGEST_WINDOWS,
-    PLAIN,
     cells_of,
     window,
     window_length,
@@ -156,7 +155,7 @@ def window_error(idata: Any = None, *, model: Any = None) -> float:
     for release in _noisy_counts(modelcontext(model)):
         op = release.owner.op
         left_out = RECURRENCE_TAIL if op.recurrence else op.tail
-        log_share += math.prod(release.shape.eval(mode=PLAIN)) * math.log1p(-left_out)
+        log_share += math.prod(release.shape.eval(mode=INTERPRETED)) * math.log1p(-left_out)
     return math.expm1(-log_share)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from pymc_privacy._compat import (
+    INTERPRETED,
     FlatRV,
     HalfFlatRV,
-    Mode,
     get_seeds_per_chain,
     make_initial_point_fn,
 )
@@ -20,7 +20,6 @@ from pymc_privacy.distributions.starts import starts_of_sizes
 from pymc_privacy.graph.locality import Point
 
 MOST_TRIES = 100
-_ONCE = Mode(linker="py", optimizer="fast_compile")
 
 
 def starting_points(
@@ -107,7 +106,7 @@ class _Judge:
         self._function = model.compile_fn(
             [model.logp(), *model.replace_rvs_by_values(model.free_RVs)],
             inputs=model.value_vars,
-            mode=_ONCE,
+            mode=INTERPRETED,
             on_unused_input="ignore",
         )
 
@@ -128,7 +127,7 @@ def _points(
     points = [_possible(start, judge, seed) for seed in seeds]
     if None in points:
         own = _start(model, {k: v for k, v in strategy.items() if not _is_prior(v)})(seeds[0])
-        model.check_start_vals(own, mode=_ONCE)
+        model.check_start_vals(own, mode=INTERPRETED)
         said[
             f"None of {MOST_TRIES} draws from the prior is possible given the rest of the model: "
             "chains start at PyMC's own initial point."

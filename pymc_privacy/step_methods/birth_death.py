@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,8 +25,9 @@ from pymc_privacy.distributions.marking import is_marked, moves_with_size
 from pymc_privacy.distributions.records import is_sized
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.calls import DirectCall
-from pymc_privacy.graph.certificate import certified
+from pymc_privacy.graph.certificate import Comparison, certified
 from pymc_privacy.graph.certified_counts import compare_sized
+from pymc_privacy.graph.database import check_locality
 from pymc_privacy.graph.programs import Point
 from pymc_privacy.graph.sizing import (
     compile_sized_parameters,
@@ -36,7 +38,7 @@ from pymc_privacy.graph.sizing import (
     size_at,
 )
 from pymc_privacy.step_methods import effort
-from pymc_privacy.step_methods.certifying import LEVELS, Certifier
+from pymc_privacy.step_methods.certifying import LEVELS, Certifier, a_step_away, after_tuning
 from pymc_privacy.step_methods.latest import Latest
 from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 from pymc_privacy.step_methods.resizing import Resizing, no_room, with_reserve
@@ -172,7 +174,8 @@ class BirthDeath(BlockedStep):
                 f"BirthDeath must be given the size of its records too; {', '.join(missing)} is "
                 "missing from vars."
             )
-        certifier = Certifier(model, [value.name for value in parameters])
+        self._sized = databases
+        certifier = self._certifier = Certifier(model, [value.name for value in parameters])
         self._program = certified(
             [
                 lambda level=level: compile_sized_parameters(  # type: ignore[misc]
@@ -219,6 +222,7 @@ class BirthDeath(BlockedStep):
         self.setup_tuning(tune)
         self.tune = bool(tune)
         self._warned = False
+        self._certifier.start_chain()
         for resizing in self._resizings:
             resizing.forget()
 
@@ -232,6 +236,7 @@ class BirthDeath(BlockedStep):
         """Carry the point through all moves of the parameters, the records and their numbers."""
         # Draws are recorded by position, so keys keep their order.
         point = point.copy()
+        self._certifier.check_again(self.tune, lambda: self._compared(point))
         numbers = [resizing.number(point) for resizing in self._resizings]
         if self.tune:
             self.largest = tuple(map(max, self.largest, numbers))
@@ -260,6 +265,21 @@ class BirthDeath(BlockedStep):
             self._learn(point, t, accept, here, there, leapt)
         swept = [info.swept for info in infos if info.swept is not None]
         return point, [statistics | sweep_statistics(swept)]
+
+    def _compared(self, point: Point) -> Iterator[Comparison]:
+        check_locality([whole for d in self._sized for whole in d.whole], point)
+        scale, rng = math.exp(self.jump_log_scale), np.random.default_rng(17)
+        numbers = [resizing.two_sizes(point, scale) for resizing in self._resizings]
+        for resizing in self._resizings:
+            # What is left in rows that do not exist need not be possible any more.
+            point = resizing.with_all_rows(rng, point)
+        logs = {log_name(r.size): np.zeros(()) for r in self._resizings}
+        factor = tuning.padded(self.centred.factor, self._program.size)
+        there = a_step_away(self._program, point | logs, factor, self.centred.scale)
+        pairs, reference = after_tuning(point, there), self._certifier.reference
+        yield from compare_sized(self._program, self._sized, reference, pairs, numbers)
+        for resizing, both in zip(self._resizings, numbers, strict=True):
+            yield from resizing.compared(reference, pairs, both)
 
     def _settles(self) -> bool:
         """Tell whether sizes are still held; single moves are as published, from the start."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -49,10 +48,12 @@ class Certifier:
     def __init__(self, model: Any, parameters: Collection[str] | None = None):
         self._model = model
         self._parameters = parameters_of(model) if parameters is None else list(parameters)
+        self._is_certified = False
 
     def __getstate__(self) -> dict:
         # Another process evaluates the model by functions of its own.
-        return {"_model": self._model, "_parameters": self._parameters}
+        ours = ("_model", "_parameters", "_is_certified")
+        return {name: self.__dict__[name] for name in ours}
 
     @cached_property
     def reference(self) -> Reference:
@@ -101,31 +102,35 @@ class Certifier:
             what=f"the records {names}",
         )
 
-    def check_again(
-        self,
-        point: Point,
-        there: Point,
-        program: ParameterProgram | None,
-        sweeps: Sequence[tuple[RecordProgram, Database, Noise, int | None]],
-    ) -> bool:
-        """Compare everything once more where the chain has come to; tell whether that was possible.
+    def start_chain(self) -> None:
+        """Plan to compare everything once more, where the next chain comes to."""
+        self._is_certified = False
 
-        ``there`` is the point with its parameters moved by about a step.
-        """
-        pairs = [Pair("after tuning", point, there)]
-        databases = [database for _, database, _, _ in sweeps]
-        check_locality(databases, point)
-        parts = [
-            compare_records(p, d, noise, self.reference, pairs, rows=rows, laws=False)
-            for p, d, noise, rows in sweeps
-        ]
-        if program is not None:
-            parts.append(compare_parameters(program, databases, self.reference, pairs))
-        comparisons = list(chain.from_iterable(parts))
+    def check_again(self, tune: bool, compare: Callable[[], Iterable[Comparison]]) -> None:
+        """Compare everything once more at the first kept draw of a chain where that is possible."""
+        if tune or self._is_certified:
+            return
+        comparisons = list(compare())
         for comparison in comparisons:
             if not comparison.agrees:
                 raise _disagreement(comparison)
-        return any(comparison.is_informative for comparison in comparisons)
+        self._is_certified = any(comparison.is_informative for comparison in comparisons)
+
+    def compare_swept(
+        self,
+        pairs: Sequence[Pair],
+        sweeps: Sequence[tuple[RecordProgram, Database, Noise, int | None]],
+        program: ParameterProgram | None = None,
+    ) -> Iterator[Comparison]:
+        """Compare sweeps of records, and moves of their parameters, where a chain has come to."""
+        databases = [database for _, database, _, _ in sweeps]
+        check_locality(databases, pairs[0].here)
+        for records, database, noise, rows in sweeps:
+            yield from compare_records(
+                records, database, noise, self.reference, pairs, rows=rows, laws=False
+            )
+        if program is not None:
+            yield from compare_parameters(program, databases, self.reference, pairs)
 
 
 def _disagreement(comparison: Comparison) -> CertificateError:
@@ -136,8 +141,17 @@ def _disagreement(comparison: Comparison) -> CertificateError:
     )
 
 
+def after_tuning(point: Point, there: Point | None = None) -> list[Pair]:
+    """Return where a chain has come to, and that point with its parameters moved, as pairs."""
+    return [Pair("after tuning", point, point if there is None else there)]
+
+
 def a_step_away(program: ParameterProgram, point: Point, factor: np.ndarray, scale: float) -> Point:
     """Return a point with its parameters moved by half a step, in a fixed direction."""
-    q = program.flatten(point)
+    return point | program.unflatten(half_a_step(program.flatten(point), factor, scale))
+
+
+def half_a_step(q: np.ndarray, factor: np.ndarray, scale: float) -> np.ndarray:
+    """Return parameters moved by half a step, in a fixed direction."""
     direction = np.random.default_rng(17).standard_normal(q.size)
-    return point | program.unflatten(q + 0.5 * scale * (factor @ direction))
+    return q + 0.5 * scale * (factor @ direction)

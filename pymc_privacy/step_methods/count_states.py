@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from pymc_privacy.distributions.marking import is_counted, is_marked
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.calls import DirectCall
 from pymc_privacy.graph.cells import NotCounted
-from pymc_privacy.graph.certificate import disagreements
+from pymc_privacy.graph.certificate import Comparison, disagreements
 from pymc_privacy.graph.certified_counts import compare_counts
 from pymc_privacy.graph.counting import (
     CountedDatabase,
@@ -31,9 +32,10 @@ from pymc_privacy.graph.counting import (
     jitted_step,
     moves_of,
 )
+from pymc_privacy.graph.database import check_locality
 from pymc_privacy.graph.parameter_program import ParameterProgram
 from pymc_privacy.graph.programs import Point
-from pymc_privacy.step_methods.certifying import Certifier
+from pymc_privacy.step_methods.certifying import Certifier, a_step_away, after_tuning
 from pymc_privacy.step_methods.interweave import Interweave
 from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 
@@ -159,7 +161,7 @@ class CountStates(BlockedStep):
                 f"central releases alone; but {reason}. Use Interweave."
             ) from None
         self._made = made
-        self._counted, self._cells, self._program = made
+        self._counted, self._cells, self._program, self._certifier = made
         self.databases = [counted.database for counted in self._counted]
         self._values = [counted.cells.values() for counted in self._counted]
         self._step: Any = None
@@ -195,6 +197,7 @@ class CountStates(BlockedStep):
         super().setup_chain(rng, tune, draws)
         self.setup_tuning(tune)
         self.tune = bool(tune)
+        self._certifier.start_chain()
         self._seen = None
 
     def stop_tuning(self) -> None:
@@ -206,6 +209,7 @@ class CountStates(BlockedStep):
         program = self._program
         # Draws are recorded by position, so keys keep their order.
         point = point.copy()
+        self._certifier.check_again(self.tune, lambda: self._compared(point))
         held = tuple(point[name] for name in program.held)
         state = count_states.State(program.flatten(point), self._counts_at(point))
         if self.tune and tuning.at_milestone(self.centred, self.tune_steps):
@@ -222,6 +226,17 @@ class CountStates(BlockedStep):
         if self.tune:
             self._learn(info)
         return point, [self._statistics(info)]
+
+    def _compared(self, point: Point) -> Iterator[Comparison]:
+        check_locality(self.databases, point)
+        there = a_step_away(self._program, point, self.centred.factor, self.centred.scale)
+        return compare_counts(
+            self._program,
+            self._counted,
+            self._cells,
+            self._certifier.reference,
+            after_tuning(point, there),
+        )
 
     def _call(self, state: count_states.State, held: tuple):
         if self._step is None:
@@ -306,6 +321,7 @@ class _Made(NamedTuple):
     counted: list[CountedDatabase]
     cells: count_states.Cells
     program: ParameterProgram
+    certifier: Certifier
 
 
 def _count(model, vars: Any, compile_kwargs: dict | None) -> _Made:
@@ -327,4 +343,4 @@ def _count(model, vars: Any, compile_kwargs: dict | None) -> _Made:
             "Counts instead of records disagree with the model and are not used: %s.", wrong[0]
         )
         raise NotCounted(str(wrong[0]))
-    return _Made(counted, cells, program)
+    return _Made(counted, cells, program, certifier)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,11 +23,12 @@ from pymc_privacy.algorithms.interweave import TRAJECTORY_ACCEPT, WALK_ACCEPT
 from pymc_privacy.distributions.marking import is_interwoven, is_marked
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.addresses import MovesByAddress
+from pymc_privacy.graph.certificate import Comparison
 from pymc_privacy.graph.database import find_databases
 from pymc_privacy.graph.interweaving import compile_parameters
 from pymc_privacy.graph.points import Point
 from pymc_privacy.step_methods import effort
-from pymc_privacy.step_methods.certifying import Certifier, a_step_away
+from pymc_privacy.step_methods.certifying import Certifier, a_step_away, after_tuning
 from pymc_privacy.step_methods.latest import Latest
 from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 from pymc_privacy.step_methods.sweep import Sweep, sweep_statistics
@@ -135,7 +136,6 @@ class Interweave(BlockedStep):
         _check_complete(model, records)
         self.databases = find_databases(model, records)
         self._certifier = Certifier(model, [value.name for value in parameters])
-        self._is_certified = False
         self._program = self._certifier.parameter_program(
             lambda detail, carry: compile_parameters(
                 model, parameters, self.databases, compile_kwargs, detail=detail, carry=carry
@@ -179,7 +179,7 @@ class Interweave(BlockedStep):
         super().setup_chain(rng, tune, draws)
         self.setup_tuning(tune)
         self.tune = bool(tune)
-        self._is_certified = False
+        self._certifier.start_chain()
         for sweep in self._sweeps:
             sweep.forget()
 
@@ -194,8 +194,7 @@ class Interweave(BlockedStep):
         program = self._program
         # Draws are recorded by position, so keys keep their order.
         point = point.copy()
-        if not self.tune and not self._is_certified:
-            self._is_certified = self._check_again(point)
+        self._certifier.check_again(self.tune, lambda: self._compared(point))
         held = tuple(point[name] for name in program.held)
         records = tuple(point[name] for name in program.records)
         here = there = leapt = math.nan
@@ -223,12 +222,12 @@ class Interweave(BlockedStep):
         }
         return point, [statistics | sweep_statistics(infos)]
 
-    def _check_again(self, point: Point) -> bool:
+    def _compared(self, point: Point) -> Iterator[Comparison]:
         program, compiled = self._program, [sweep.compiled for sweep in self._sweeps]
         if not program.size:
-            return self._certifier.check_again(point, point, None, compiled)
+            return self._certifier.compare_swept(after_tuning(point), compiled)
         there = a_step_away(program, point, self.centred.factor, self.centred.scale)
-        return self._certifier.check_again(point, there, program, compiled)
+        return self._certifier.compare_swept(after_tuning(point, there), compiled, program)
 
     def _call_moves(self, q, held, records):
         if self._moves is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,11 +25,17 @@ from pymc_privacy.distributions.linear_measurements import (
     measurements_of,
 )
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.certificate import certified
+from pymc_privacy.graph.certificate import Comparison, certified
 from pymc_privacy.graph.certified_counts import Lattice, compare_lattice
-from pymc_privacy.graph.lattice import carry_program, compile_cell_density, fibre, noisy_totals
+from pymc_privacy.graph.lattice import (
+    carry_program,
+    check_cells,
+    compile_cell_density,
+    fibre,
+    noisy_totals,
+)
 from pymc_privacy.graph.programs import Point
-from pymc_privacy.step_methods.certifying import Certifier
+from pymc_privacy.step_methods.certifying import Certifier, after_tuning, half_a_step
 from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 
 _SHOWN = {"lattice_walk_accept": "Counts"}
@@ -128,83 +135,84 @@ class LatticeWalk(BlockedStep):
         self.tune = True
         self.steps = 0
         self._sweeps, self._carries = sweeps, carries
-        self._targets = [
-            (
-                noisy_totals(model, rv),
-                fibre(model, rv),
-                compile_cell_density(model, rv, compile_kwargs),
-            )
-            for rv in rvs
-        ]
-        self._programs = [
-            carry_program(model, rv, moves, compile_kwargs) if carries else None
-            for rv, (_, moves, _) in zip(rvs, self._targets, strict=True)
-        ]
-        self._certify(model, rvs)
+        self._model, self._rvs = model, rvs
+        self._certifier = Certifier(model)
+        self._lattices = [self._certified(rv, compile_kwargs) for rv in rvs]
         self._forget()
 
-    def _certify(self, model, rvs) -> None:
-        """Compare every move with the model, and refuse to go on where they disagree."""
-        certifier = Certifier(model)
-        for rv, target, program in zip(rvs, self._targets, self._programs, strict=True):
-            exact = [m for m in measurements_of(model, rv) if is_exact(m)]
-            lattice = Lattice(
-                model.rvs_to_values[rv].name,
-                *target,
-                program,
-                exact_totals(model, rv)[0],
-                [m.name for m in exact],
-            )
-            certified(
-                [lambda lattice=lattice: lattice],  # type: ignore[misc]
-                lambda made: compare_lattice(made, certifier.reference, certifier.pairs),
-                what=f"the counts {rv.name!r}",
-            )
+    def _certified(self, rv, compile_kwargs: dict | None) -> Lattice:
+        """Compile the moves of counts, and refuse to go on where they disagree with the model."""
+        model, certifier, moves = self._model, self._certifier, fibre(self._model, rv)
+        lattice = Lattice(
+            model.rvs_to_values[rv].name,
+            noisy_totals(model, rv),
+            moves,
+            compile_cell_density(model, rv, compile_kwargs),
+            carry_program(model, rv, moves, compile_kwargs) if self._carries else None,
+            exact_totals(model, rv)[0],
+            [m.name for m in measurements_of(model, rv) if is_exact(m)],
+        )
+        return certified(
+            [lambda: lattice],
+            lambda made: compare_lattice(made, certifier.reference, certifier.pairs),
+            what=f"the counts {rv.name!r}",
+        )
 
     def _forget(self) -> None:
         self.steps = 0
-        self.scales = [np.full((2, noisy.starts.size - 1), 2.0) for noisy, _, _ in self._targets]
-        self.shapes = [poisson_carry.first_shape(p.width if p else 0) for p in self._programs]
+        self.scales = [np.full((2, t.noisy.starts.size - 1), 2.0) for t in self._lattices]
+        widths = [t.carry.width if t.carry else 0 for t in self._lattices]
+        self.shapes = [poisson_carry.first_shape(width) for width in widths]
 
     def setup_chain(self, rng, tune, draws):
         """Take the chain's generator, and forget what another chain has learnt."""
         super().setup_chain(rng, tune, draws)
+        self.tune = bool(tune)
+        self._certifier.start_chain()
         self._forget()
 
     def step(self, point: Point) -> tuple[Point, list[dict[str, Any]]]:
         """Carry the point through some sweeps of each vector of counts."""
         point = point.copy()
+        self._certifier.check_again(self.tune, lambda: self._compared(point))
         rate = lattice_walk.adaptation_rate(self.steps) if self.tune else 0.0
         infos, carried = [], []
-        for k, (value, scales, (noisy, moves, density)) in enumerate(
-            zip(self.vars, self.scales, self._targets, strict=True)
-        ):
+        for k, (scales, lattice) in enumerate(zip(self.scales, self._lattices, strict=True)):
             carried.append(self._carry(k, point))
-            cells = _CellDensity(density, point)
-            state = lattice_walk.init(point[value.name], noisy, cells)
+            cells = _CellDensity(lattice.density, point)
+            state = lattice_walk.init(point[lattice.name], lattice.noisy, cells)
             state, info = lattice_walk.step(
                 self.rng,
                 state,
-                measurements=noisy,
-                fibre=moves,
+                measurements=lattice.noisy,
+                fibre=lattice.fibre,
                 density=cells,
                 scales=scales,
                 sweeps=self._sweeps,
                 rate=rate,
             )
-            point[value.name] = state.counts.astype(point[value.name].dtype)
+            point[lattice.name] = state.counts.astype(point[lattice.name].dtype)
             infos.append(info)
         self.steps += 1
         means = [float(np.mean(kind)) for kind in [*zip(*infos, strict=True), carried]]
         names = list(self.stats_dtypes_shapes)[1:]
         return point, [{"tune": self.tune, **dict(zip(names, means, strict=True))}]
 
+    def _compared(self, point: Point) -> Iterator[Comparison]:
+        for rv, lattice, shape in zip(self._rvs, self._lattices, self.shapes, strict=True):
+            check_cells(self._model, rv, point)
+            pairs, program = after_tuning(point), lattice.carry
+            if program is not None:
+                length = math.exp(shape.log_length)
+                there = half_a_step(program.vector(point), shape.root, length)
+                pairs = after_tuning(point, point | program.split(point, there))
+            yield from compare_lattice(lattice, self._certifier.reference, pairs)
+
     def _carry(self, k: int, point: Point) -> float:
         """Move the parameters of one vector of counts with the counts, in the point."""
-        program, name = self._programs[k], self.vars[k].name
+        name, noisy, _, _, program, *_ = self._lattices[k]
         if program is None:
             return math.nan
-        noisy = self._targets[k][0]
         counts = np.array(point[name], dtype=np.int64)
         state, parameters, accepted = poisson_carry.step(
             self.rng,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,9 +18,10 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.errors import RecordError
+from pymc_privacy.graph.certificate import Comparison
 from pymc_privacy.graph.database import find_databases
 from pymc_privacy.graph.points import Point
-from pymc_privacy.step_methods.certifying import Certifier
+from pymc_privacy.step_methods.certifying import Certifier, after_tuning
 from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 from pymc_privacy.step_methods.sweep import Sweep, sweep_statistics
 
@@ -102,13 +104,12 @@ class RecordSweep(BlockedStep):
         self._sweeps = [
             Sweep(database, compile_kwargs, self._certifier) for database in self.databases
         ]
-        self._is_certified = False
 
     def setup_chain(self, rng, tune, draws):
         """Take the chain's generator, and forget the contributions of another chain."""
         super().setup_chain(rng, tune, draws)
         self.tune = bool(tune)
-        self._is_certified = False
+        self._certifier.start_chain()
         for sweep in self._sweeps:
             sweep.forget()
 
@@ -116,10 +117,13 @@ class RecordSweep(BlockedStep):
         """Carry the point through one sweep of each database."""
         # Draws are recorded by position, so keys keep their order.
         point = point.copy()
-        if not self.tune and not self._is_certified:
-            compiled = [sweep.compiled for sweep in self._sweeps]
-            self._is_certified = self._certifier.check_again(point, point, None, compiled)
+        self._certifier.check_again(self.tune, lambda: self._compared(point))
         return point, [sweep_statistics([s.step(self.rng, point) for s in self._sweeps])]
+
+    def _compared(self, point: Point) -> Iterator[Comparison]:
+        return self._certifier.compare_swept(
+            after_tuning(point), [s.compiled for s in self._sweeps]
+        )
 
     @staticmethod
     def competence(var, has_grad):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,12 +12,13 @@ from pymc_privacy._compat import SamplerWarning, WarningType
 from pymc_privacy.algorithms import birth_death, record_sweep
 from pymc_privacy.algorithms.noise import Noise
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.certificate import certified
+from pymc_privacy.graph.certificate import Comparison, Pair, Reference, certified
 from pymc_privacy.graph.certified_counts import Sized, compare_jumps
 from pymc_privacy.graph.laws import noise_of
 from pymc_privacy.graph.programs import Point, compile_records
 from pymc_privacy.graph.sizing import SizedDatabase, compile_log_size
 from pymc_privacy.step_methods.certifying import Certifier
+from pymc_privacy.step_methods.sweep import finite_rows, never_without_numbers
 
 # Beyond the largest number of records met in tuning, so that a walk seldom meets an end.
 ROOM = 1.5
@@ -52,18 +53,47 @@ class Resizing:
 
     def certify(self, certifier: Certifier) -> None:
         """Compare sweep and jumps with the model, and refuse to go on where they disagree."""
-        noise = noise_of(self._database)
         certified(
-            [lambda: Sized(self._sized, self._program, self._log_size, self._inputs, noise)],
-            lambda made: compare_jumps(made, certifier.reference, certifier.pairs),
+            [lambda: self],
+            lambda made: made.compared(certifier.reference, certifier.pairs),
             what=f"the size {self.size!r}",
         )
+        self.forget()
+
+    def compared(
+        self,
+        reference: Reference,
+        pairs: Sequence[Pair],
+        numbers: tuple[int, int] | None = None,
+    ) -> Iterator[Comparison]:
+        """Compare sweep and jumps with the model, at two sizes."""
+        noise = self._current_noise()
+        made = Sized(self._sized, self._program, self._log_size, self._inputs, noise)
+        return compare_jumps(made, reference, pairs, numbers)
+
+    def with_all_rows(self, rng: np.random.Generator, point: Point) -> Point:
+        """Return a point with fresh records in all rows beyond those that exist."""
+        number = self.number(point)
+        fresh, _ = self.draw(rng, point, self.capacity - number)
+        rows = zip(self.records, fresh, strict=True)
+        return point | {name: np.concatenate([point[name][:number], new]) for name, new in rows}
+
+    def two_sizes(self, point: Point, length: float) -> tuple[int, int]:
+        """Return the size of a point, at least 1, and one that a jump may lead to."""
+        number, jump = max(self.number(point), 1), max(1, round(length))
+        there = number + jump if number + jump <= self.capacity else max(number - jump, 1)
+        return number, there
 
     def forget(self) -> None:
         """Drop what was read from the data, as at the start of a chain."""
         self._noise: Noise | None = None
         self._table: np.ndarray | None = None
         self._open_ended: bool | None = None
+
+    def _current_noise(self) -> Noise:
+        if self._noise is None:
+            self._noise = noise_of(self._database)
+        return self._noise
 
     def number(self, point: Point) -> int:
         """Return how many records a point has."""
@@ -86,24 +116,30 @@ class Resizing:
         ``records`` are those that exist; ``jumps`` of 0 turns them off, and a negative number
         stands for so many single moves.
         """
-        if self._noise is None:
-            self._noise = noise_of(self._database)
+        noise = self._current_noise()
         number = len(records[0])
         lengths = birth_death.draw_jumps(rng, max(jumps, 0), scale)
         rows = min(number + int(lengths.clip(min=0).sum()) + max(-jumps, 0), self.capacity)
         fresh, contributions = self.draw(rng, point, rows)
-        swept = None
+        finite, swept = finite_rows(fresh), None
         if number:
             given = dict(zip(self.records, records, strict=True))
             current = record_sweep.init(self._program.contributions_at(point | given))
             proposed = np.ascontiguousarray(contributions[:, :number])
-            state, swept = record_sweep.step(rng, current, proposed, noise=self._noise)
+            ratio = never_without_numbers(None, finite[:number])
+            state, swept = record_sweep.step(
+                rng, current, proposed, noise=noise, log_weight_ratio=ratio
+            )
             contributions[:, :number] = state.contributions
             for new, old in zip(fresh, records, strict=True):
                 taken = swept.accepted.reshape(-1, *(1,) * (old.ndim - 1))
                 new[:number] = np.where(taken, new[:number], old)
+            # What was refused is gone: these rows hold records, which may die and come back.
+            finite[:number] = True
         if jumps < 0:
-            number, info = self._single_moves(rng, point, fresh, contributions, number, -jumps)
+            number, info = self._single_moves(
+                rng, point, fresh, contributions, number, -jumps, finite
+            )
         else:
             reach = int(lengths.clip(max=0).sum())
             first = max(0, number + reach)
@@ -112,15 +148,16 @@ class Resizing:
                 contributions,
                 number,
                 lengths,
-                noise=self._noise,
+                noise=noise,
                 log_size=self._log_sizes(point, first, rows),
                 first=first,
                 capacity=self.capacity,
+                finite=finite,
             )
         self._write(point, fresh, number)
         return Resized(swept, info if self._is_open_ended(point) else info._replace(hits=0))
 
-    def _single_moves(self, rng, point, fresh, contributions, number, moves):
+    def _single_moves(self, rng, point, fresh, contributions, number, moves, finite):
         if not self._is_connected(point):
             raise RecordError(
                 f"Single births and deaths need a prior of {self.size!r} without gaps, because "
@@ -136,10 +173,11 @@ class Resizing:
                 rng,
                 contributions,
                 number,
-                noise=self._noise,
+                noise=self._current_noise(),
                 log_size=self._log_sizes(point, first, last),
                 first=first,
                 capacity=self.capacity,
+                finite=finite,
             )
             if gone >= 0:
                 contributions[:, gone] = contributions[:, number - 1]

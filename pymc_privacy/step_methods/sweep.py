@@ -72,7 +72,7 @@ class Sweep:
             self._state = record_sweep.init(program.contributions_at(point))
         rows = slice(None) if self._rows is None else _block(rng, self._rows, self._database.size)
         fresh, ratio = program.draw_from(rng, point, self._proposed)
-        ratio = _never_without_numbers(ratio, fresh)
+        ratio = never_without_numbers(ratio, finite_rows(fresh))
         self._state, info = record_sweep.step(
             rng, self._state, self._proposed, noise=noise, log_weight_ratio=ratio, rows=rows
         )
@@ -104,19 +104,22 @@ class Sweep:
         )
 
 
-def _never_without_numbers(
-    ratio: np.ndarray | None, fresh: Sequence[np.ndarray]
-) -> np.ndarray | None:
+def finite_rows(records: Sequence[np.ndarray]) -> np.ndarray:
+    """Tell which records are finite numbers in all of their variables."""
+    finite = [np.isfinite(variable) for variable in records]
+    if all(variable.all() for variable in finite):
+        return np.ones(len(records[0]), dtype=np.bool_)
+    return np.logical_and.reduce([v.reshape(len(v), -1).all(axis=1) for v in finite])
+
+
+def never_without_numbers(ratio: np.ndarray | None, finite: np.ndarray) -> np.ndarray | None:
     """Return the log weight ratios, -inf for a proposal that is not all finite numbers.
 
     Contributions and weights need not show it: a comparison with what is no number has a result.
     """
-    finite = [np.isfinite(proposal) for proposal in fresh]
-    if all(proposal.all() for proposal in finite):
+    if finite.all():
         return ratio
-    rows = [proposal.reshape(len(proposal), -1).all(axis=1) for proposal in finite]
-    taken = np.zeros(len(rows[0])) if ratio is None else ratio
-    return np.where(np.logical_and.reduce(rows), taken, -np.inf)
+    return np.where(finite, 0.0 if ratio is None else ratio, -np.inf)
 
 
 def rows_of(database: Database, fraction: float) -> int | None:

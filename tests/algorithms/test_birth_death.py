@@ -1,7 +1,10 @@
 """Jumps and single moves of the size on their own: exact law, ends of the support, mutants."""
 
+import math
+
 import numpy as np
 import pytest
+from numba.extending import register_jitable
 from scipy import stats
 
 import pymc_privacy as pmp
@@ -173,3 +176,22 @@ def test_jumps_without_any_release_follow_the_prior(rng):
         sizes.append(size)
     weights = np.exp(table)
     assert_law(np.array(sizes, dtype=float)[None], references.Integers(weights / weights.sum()))
+
+
+@register_jitable
+def no_number_above_four(release, statistic, scale, log_normalizer):
+    return math.nan if statistic > 4 else -abs(release - statistic) / scale
+
+
+@pytest.mark.parametrize("single", [False, True], ids=["jumps", "single"])
+def test_a_size_without_a_log_density_is_left(single, rng):
+    given = noise([no_number_above_four], [RELEASE], [pmp.Laplace(scale=SCALE).parameters])
+    rows, size = np.ones((1, CAPACITY)), 5
+    common = {"noise": given, "log_size": log_prior(0), "first": 0, "capacity": CAPACITY}
+    for _ in range(50):
+        if single:
+            size, *_ = birth_death.single(rng, rows, size, **common)
+        else:
+            jumps = birth_death.draw_jumps(rng, 3, 2.0)
+            size, _ = birth_death.jump(rng, rows, size, jumps, **common)
+    assert size <= 4

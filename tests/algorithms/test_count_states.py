@@ -309,6 +309,46 @@ def test_outside_the_support_nothing_moves(rng):
     np.testing.assert_array_equal(moved, counts)
 
 
+@njit
+def law_within_two(q):
+    """No number for the density, nor for the probabilities, beyond 2."""
+    if abs(q[0]) > 2:
+        return np.array(np.nan), np.array([np.nan, 0.5])
+    return law(q)
+
+
+@njit
+def noise_below_nine(totals, release):
+    return (np.array(np.nan if totals[0] > 9 else -np.abs(release[0] - totals[0]) / SCALE),)
+
+
+def test_a_walk_leaves_where_the_density_is_no_number(rng):
+    walk = walk_of(law=law_within_two)
+    q, counts = np.array([2.5]), np.array([SIZE - 3, 3])
+    for _ in range(100):
+        q, counts = walk(rng, q, counts, (np.array([3.0]),))
+        assert counts.sum() == SIZE
+    assert abs(q[0]) <= 2
+
+
+def test_blocks_leave_where_the_noise_is_no_number(rng):
+    bound = bind(count_states.redrawn_blocks, {"log_noise": noise_below_nine}, label="test")
+    counts, few = np.array([SIZE - 11, 11]), np.array([0.9, 0.1])
+    for _ in range(100):
+        counts, _ = bound(rng, counts, CELLS, few, 0.5, 4, (np.array([3.0]),))
+    assert counts.sum() == SIZE
+    assert counts[1] <= 9
+
+
+@pytest.mark.parametrize("probabilities", [[np.nan, np.nan], [0.3, np.nan], [0.0, 0.0]])
+def test_nobody_is_lost_where_there_is_nothing_to_draw_from(probabilities, rng):
+    counts, starts = np.array([3, 4]), np.array([0, 2])
+    nothing, there = np.array(probabilities), np.array([0.4, 0.6])
+    np.testing.assert_array_equal(count_states.redraw(rng, counts, nothing, starts, 1.0), counts)
+    for pair in ((nothing, there), (there, nothing)):
+        assert count_states.couple(rng, counts, *pair, starts).sum() == counts.sum()
+
+
 def test_the_stand_in_densities_are_what_they_say():
     """The references above rest on them."""
     total = integrate.quad(lambda q: np.exp(log_prior(q)), -40, 40)[0]

@@ -84,6 +84,17 @@ def test_outside_the_support_is_never_entered(template, rng):
         assert q[0] > 0
 
 
+@pytest.mark.parametrize("template", [interweave.walk, interweave.trajectory])
+def test_a_start_that_is_no_number_is_left(template, rng):
+    @njit
+    def within_two(q, shift):
+        return np.array(-0.5 * q[0] * q[0] if abs(q[0]) < 2 else np.nan), -q
+
+    move = bind(template, {"log_density": within_two}, label="test")
+    q, _ = move(rng, np.array([2.5]), np.eye(1), 0.5, 100, (0.0,))
+    assert abs(q[0]) < 2
+
+
 # Two records x = q u, of which the density sees the first, in the form of compiled graphs.
 # ``how`` says in which way they are broken, so that they are compiled once.
 RIGHT, NEVER, NO_NUMBER_THERE, NO_NUMBER_HERE, ANOTHER = range(5)

@@ -227,3 +227,22 @@ def test_crossed_totals_of_many_cells_are_refused():
     columns = np.kron(np.ones(20, dtype=int), np.eye(20, dtype=int))
     with pytest.raises(ReleaseError, match=r"must be nested.*got 400 cells"):
         fibre_of(np.concatenate([rows, columns]))
+
+
+def test_a_count_without_a_log_density_is_left():
+    def density(counts):
+        return np.where(counts > 9, np.nan, log_poisson(counts))
+
+    matrix, rng = INVARIANTS["none"][0], np.random.default_rng(1)
+    state = lattice_walk.init(np.array([11, 3, 12, 4]), NOISY, density)
+    for _ in range(20):
+        state, _ = lattice_walk.step(
+            rng,
+            state,
+            measurements=NOISY,
+            fibre=fibre_of(matrix),
+            density=density,
+            scales=np.full((2, 4), 3.0),
+            sweeps=10,
+        )
+    assert (state.counts <= 9).all()

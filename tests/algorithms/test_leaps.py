@@ -182,6 +182,22 @@ def test_slopes_beyond_all_measure_are_no_guide():
     assert (origins[0, 0], factors[0, 0, 0]) == (2, 0.5)
 
 
+@njit
+def far_too_steep(q, slope):
+    return (np.array([slope * (q[0] + q[1])]),)
+
+
+@pytest.mark.parametrize("slope", [1e20, np.nan, np.inf])
+def test_information_without_an_inverse_is_no_guide(slope):
+    frame = bind(leaps.local_frame, {"misfit": far_too_steep}, label="test")
+    one, reference = np.ones(2), np.array([[2.0, -1.0]])
+    precision = np.array([[4.0, 1.0], [1.0, 2.0]])
+    given = (reference, one, precision, np.ones(1), np.zeros(1), 0 * one, np.eye(2))
+    _, _, origins, factors, *_ = frame(*given, (slope,))
+    np.testing.assert_array_equal(origins, reference)
+    np.testing.assert_allclose(factors[0] @ factors[0].T, np.linalg.inv(precision))
+
+
 def learning(rng, rounds, tune_steps):
     """Learn from independent draws of a Normal law, with the identity in place of slopes."""
     walk, guide = tuning.init(2), guidance.init(2)

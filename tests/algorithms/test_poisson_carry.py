@@ -1,5 +1,7 @@
 """Parameters that carry Poisson counts along: the coupling, and the posterior by enumeration."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import special
@@ -137,6 +139,34 @@ def test_a_move_that_forgets_a_factor_of_the_counts_is_caught(request, monkeypat
         assert_law(drawn, slope_law())
 
 
+def test_parameters_without_a_log_density_are_left():
+    def program(parameters, counts):
+        return math.nan if parameters[0] > 1 else 0.0, np.exp(parameters)
+
+    noisy = lattice_walk.stack([np.eye(1)], [np.array([4.0])], [np.ones(1)], [True])
+    counts = np.array([5])
+    _, parameters, _ = poisson_carry.step(
+        np.random.default_rng(1),
+        lattice_walk.State(counts, noisy.totals(counts), np.empty(0)),
+        np.array([1.5]),
+        measurements=noisy,
+        groupings=((),),
+        program=program,
+        shape=poisson_carry.first_shape(1),
+        moves=200,
+        sees_counts=False,
+    )
+    assert parameters[0] <= 1
+
+
+def test_a_shape_is_learnt_from_parameters_on_a_line():
+    """A matrix that is not quite positive definite must not end a chain."""
+    rng, shape = np.random.default_rng(1), poisson_carry.first_shape(3)
+    for _ in range(200):
+        shape = shape.learn(1e6 * rng.standard_normal() * np.array([1.0, 0.3, 3.0]), 0.2)
+    assert np.isfinite(shape.root).all()
+
+
 def test_the_shape_of_moves_is_learnt():
     rng = np.random.default_rng(3)
     mixing = np.array([[2.0, 0.0], [1.9, 0.1]])
@@ -172,29 +202,32 @@ def edge_law(held):
     return density[grid < 0].sum() + density[grid == 0].sum() / 2, density @ grid
 
 
-@pytest.mark.parametrize("held", [None, (np.array([0, 1]),)], ids=["free", "an empty group"])
-def test_rates_of_zero_are_entered_as_often_as_they_are_left(held, request):
-    """With a held sum of 0, all rates of a group are 0 below the origin."""
-    rng = np.random.default_rng(seed_of(request))
+def edge_chain(seed, *, program=edge_program, held=None, rounds=6000):
+    """Return draws of theta, with axes (chain, draw)."""
+    rng = np.random.default_rng(seed)
     theta, counts, drawn = np.array([0.5]), np.zeros(2, dtype=np.int64), []
-    shape = poisson_carry.first_shape(1)._replace(root=np.eye(1))
-    for _ in range(6000):
-        state = lattice_walk.State(counts, EDGE_NOISY.totals(counts), np.empty(0))
+    for _ in range(rounds):
         state, theta, _ = poisson_carry.step(
             rng,
-            state,
+            lattice_walk.State(counts, EDGE_NOISY.totals(counts), np.empty(0)),
             theta,
             measurements=EDGE_NOISY,
             groupings=((),) if held is None else (held,),
-            program=edge_program,
-            shape=shape,
+            program=program,
+            shape=poisson_carry.first_shape(1)._replace(root=np.eye(1)),
             moves=4,
             sees_counts=False,
         )
         counts = state.counts
         drawn.append(theta[0])
+    return np.array(drawn)[None]
+
+
+@pytest.mark.parametrize("held", [None, (np.array([0, 1]),)], ids=["free", "an empty group"])
+def test_rates_of_zero_are_entered_as_often_as_they_are_left(held, request):
+    """With a held sum of 0, all rates of a group are 0 below the origin."""
+    drawn = edge_chain(seed_of(request), held=held)
     below, mean = edge_law(held)
-    drawn = np.array(drawn)[None]
     assert_mean(drawn < 0, below, what="P(theta < 0)")
     assert_mean(drawn, mean, what="E theta")
 
@@ -229,21 +262,6 @@ def test_rates_of_zero_that_are_left_and_not_entered_are_caught(request):
         log_g, rates = edge_program(parameters, counts)
         return log_g, np.where(rates > 0, rates, np.nan)
 
-    rng = np.random.default_rng(seed_of(request))
-    theta, counts, drawn = np.array([0.5]), np.zeros(2, dtype=np.int64), []
-    for _ in range(2000):
-        state = lattice_walk.State(counts, EDGE_NOISY.totals(counts), np.empty(0))
-        state, theta, _ = poisson_carry.step(
-            rng,
-            state,
-            theta,
-            measurements=EDGE_NOISY,
-            groupings=((),),
-            program=positive,
-            shape=poisson_carry.first_shape(1),
-            moves=4,
-        )
-        counts = state.counts
-        drawn.append(theta[0])
+    drawn = edge_chain(seed_of(request), program=positive, rounds=2000)
     with pytest.raises(AssertionError, match="instead of"):
-        assert_mean(np.array(drawn)[None] < 0, edge_law(None)[0])
+        assert_mean(drawn < 0, edge_law(None)[0])

@@ -1,5 +1,7 @@
 """The sweep on its own: exact law of the records given the parameters, invariance, mutants."""
 
+import math
+
 import numpy as np
 import pytest
 from numba import njit
@@ -263,3 +265,16 @@ def test_the_joint_log_density_is_the_sum_over_coordinates():
         1.0, 0.0
     )
     assert value == pytest.approx(float(expected))
+
+
+@register_jitable
+def no_number_above_four(release, statistic, scale, log_normalizer):
+    return math.nan if statistic > 4 else -abs(release - statistic) / scale
+
+
+def test_records_without_a_log_density_are_left(rng):
+    given = noise([no_number_above_four], [2.0], [pmp.Laplace(scale=1.0).parameters])
+    state = record_sweep.init(np.ones((1, SIZE)) * (np.arange(SIZE) < 5))
+    for _ in range(20):
+        state, _ = record_sweep.step(rng, state, propose(rng), noise=given)
+    assert state.contributions.sum() <= 4

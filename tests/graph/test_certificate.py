@@ -512,7 +512,7 @@ def test_a_disagreement_where_the_chain_has_come_to_is_an_error(monkeypatch):
     point = model.initial_point(random_seed=1)
     step.tune = False
     step.step(point)
-    step._is_certified = False
+    step._certifier.start_chain()
     nothing = np.zeros((1, SIZE))
     monkeypatch.setattr(step._certifier.reference, "contributions", lambda p, n: nothing)
     with pytest.raises(CertificateError, match="where this chain came to"):

@@ -11,7 +11,7 @@ from pytensor.compile.mode import Mode
 import pymc_privacy as pmp
 from pymc_privacy.algorithms.integer_kernel import equal_columns
 from pymc_privacy.distributions.linear_measurements import exact_totals
-from pymc_privacy.errors import CertificateError
+from pymc_privacy.errors import CertificateError, RecordError
 from pymc_privacy.graph import lattice as lattice_graph
 from pymc_privacy.graph.certificate import disagreements
 from pymc_privacy.graph.certified_counts import (
@@ -22,15 +22,9 @@ from pymc_privacy.graph.certified_counts import (
     compare_lattice,
     compare_sized,
 )
-from pymc_privacy.graph.counting import compile_counts, count_databases, moves_of
 from pymc_privacy.graph.laws import noise_of
-from pymc_privacy.graph.programs import compile_records
-from pymc_privacy.graph.sizing import (
-    compile_log_size,
-    compile_sized_parameters,
-    find_sized_databases,
-)
 from pymc_privacy.step_methods.certifying import Certifier
+from tests.graph.test_locality import Shift
 
 PLAIN = {"mode": Mode(linker="py", optimizer="fast_compile")}
 
@@ -149,7 +143,7 @@ def test_a_broken_lattice_is_caught(name, nested):
 
 
 def test_cells_that_are_tied_are_caught_though_locality_was_not_looked_at(monkeypatch):
-    monkeypatch.setattr(lattice_graph, "_check_cells", lambda *_: None)
+    monkeypatch.setattr(lattice_graph, "_refuse_mixed_cells", lambda *_: None)
     model = table(tied=True)
     assert caught(compared(lattice_of(model), model))
     with model, pytest.raises(CertificateError, match=r"counts 'count'.*Nothing was drawn"):
@@ -172,25 +166,25 @@ def test_cells_that_the_prior_seldom_allows_are_compared_all_the_same():
 # Records that are known by counts.
 @pytest.fixture(scope="module")
 def voters():
-    with pm.Model() as model:
+    with pm.Model():
         p = pm.Beta("p", 2, 2)
         q = pm.Dirichlet("q", np.ones(3))
         x = pm.Bernoulli("x", p, shape=600)
         z = pm.Categorical("z", q, shape=600)
         t = pt.stack([x, pt.eq(z, 1), x * z], axis=1)
         pmp.Privatized("s", t, pmp.Laplace(scale=20.0), observed=[250.0, 210.0, 240.0])
-    counted = count_databases(model, [model["x"], model["z"]])
-    parameters = [model.rvs_to_values[model[name]] for name in ("p", "q")]
-    program = compile_counts(model, parameters, counted)
-    certifier = Certifier(model, [v.name for v in parameters])
-    return program, counted, moves_of(counted), certifier
+        return pmp.CountStates()
 
 
-def counts_compared(voters, *, program=None, cells=None):
-    right, counted, own, certifier = voters
+def counts_compared(step, *, program=None, cells=None):
+    certifier = step._certifier
     return list(
         compare_counts(
-            program or right, counted, cells or own, certifier.reference, certifier.pairs
+            program or step._program,
+            step._counted,
+            cells or step._cells,
+            certifier.reference,
+            certifier.pairs,
         )
     )
 
@@ -198,7 +192,7 @@ def counts_compared(voters, *, program=None, cells=None):
 def test_densities_by_counts_agree_with_the_model(voters):
     found = counts_compared(voters)
     assert not caught(found)
-    for kind in ("given", "with", "noise of", "every cell occupied", "other parameters"):
+    for kind in ("given", "with", "noise of", "every cell occupied", "other parameters", "slope"):
         assert any(kind in c.what and c.is_informative for c in found), kind
 
 
@@ -217,25 +211,27 @@ COUNT_MUTANTS = {
         "centred",
         lambda out, q, *rest: [np.asarray(out[0]) + 0.01 * q[0] * rest[-1][0], *out[1:]],
     ),
+    "another gradient": ("centred", lambda out, *_: [out[0], 1.01 * np.asarray(out[1])]),
 }
 
 
 @pytest.mark.parametrize("name", COUNT_MUTANTS)
 def test_broken_densities_by_counts_are_caught(name, voters):
     function, broken = COUNT_MUTANTS[name]
-    assert caught(counts_compared(voters, program=with_function(voters[0], function, broken)))
+    assert caught(counts_compared(voters, program=with_function(voters._program, function, broken)))
 
 
 def test_broken_contributions_of_cells_are_caught(voters):
-    contributions = voters[2].contributions.copy()
+    contributions = voters._cells.contributions.copy()
     contributions[-1, 2] += 1
-    assert caught(counts_compared(voters, cells=voters[2]._replace(contributions=contributions)))
+    cells = voters._cells._replace(contributions=contributions)
+    assert caught(counts_compared(voters, cells=cells))
 
 
 # Records of unknown number.
 @pytest.fixture(scope="module")
 def sized():
-    with pm.Model() as model:
+    with pm.Model():
         shape = pm.Gamma("shape", 3, 2)
         n = pm.DiscreteUniform("n", 0, 9)
         level = pm.Normal("level", 0.3 * n, 1.0)
@@ -243,29 +239,29 @@ def sized():
         t = pt.stack([pt.clip(x, 0, 4), pt.clip(x, 0, 4) ** 2], axis=1)
         pmp.Privatized("s", t, pmp.Laplace(scale=1.5), observed=[9.0, 20.0])
         pmp.Privatized("n_dp", n, pmp.Laplace(scale=2.0), observed=5.3)
-    twin, databases = find_sized_databases(model, [model["x"]])
-    parameters = [model.rvs_to_values[model[name]] for name in ("shape", "level")]
-    program = compile_sized_parameters(twin, parameters, databases)
-    log_size, inputs = compile_log_size(twin, databases[0], PLAIN)
-    jumps = Sized(
-        databases[0],
-        compile_records(databases[0].database, PLAIN),
-        log_size,
-        inputs,
-        noise_of(databases[0].database),
+        return pmp.BirthDeath(compile_kwargs=PLAIN)
+
+
+def jumps_of(step):
+    [resizing], [database] = step._resizings, step._sized
+    return Sized(
+        database,
+        resizing._program,
+        resizing._log_size,
+        resizing._inputs,
+        noise_of(database.database),
     )
-    return program, databases, jumps, Certifier(model, [v.name for v in parameters])
 
 
-def sizes_compared(sized, program=None):
-    right, databases, _, certifier = sized
-    return list(compare_sized(program or right, databases, certifier.reference, certifier.pairs))
+def sizes_compared(step, program=None):
+    certifier, program = step._certifier, program or step._program
+    return list(compare_sized(program, step._sized, certifier.reference, certifier.pairs))
 
 
 def test_densities_of_sizes_agree_with_the_model(sized):
     found = sizes_compared(sized)
     assert not caught(found)
-    for kind in ("records that exist", "when sizes change too", "put together from base"):
+    for kind in ("records that exist", "when sizes change too", "put together again", "slope"):
         assert any(kind in c.what and c.is_informative for c in found), kind
 
 
@@ -280,6 +276,7 @@ SIZED_MUTANTS = {
         lambda out, q, *_: [np.asarray(out[0]) + 0.1 * q[1], *out[1:]],
     ),
     "other records": ("forward", lambda out, *_: [np.asarray(v) * 1.001 for v in out]),
+    "another gradient": ("centred", lambda out, *_: [out[0], 1.01 * np.asarray(out[1])]),
     "a sum of too few": ("statistics", lambda out, *_: [np.asarray(out[0]) * 0.9]),
 }
 
@@ -287,12 +284,12 @@ SIZED_MUTANTS = {
 @pytest.mark.parametrize("name", SIZED_MUTANTS)
 def test_broken_densities_of_sizes_are_caught(name, sized):
     function, broken = SIZED_MUTANTS[name]
-    assert caught(sizes_compared(sized, with_function(sized[0], function, broken)))
+    assert caught(sizes_compared(sized, with_function(sized._program, function, broken)))
 
 
 def jumps_compared(sized, jumps=None):
-    certifier = sized[3]
-    return list(compare_jumps(jumps or sized[2], certifier.reference, certifier.pairs))
+    certifier = sized._certifier
+    return list(compare_jumps(jumps or jumps_of(sized), certifier.reference, certifier.pairs))
 
 
 def test_jumps_agree_with_the_model(sized):
@@ -326,4 +323,106 @@ JUMP_MUTANTS = {
 
 @pytest.mark.parametrize("name", JUMP_MUTANTS)
 def test_broken_jumps_are_caught(name, sized):
-    assert caught(jumps_compared(sized, JUMP_MUTANTS[name](sized[2])))
+    assert caught(jumps_compared(sized, JUMP_MUTANTS[name](jumps_of(sized))))
+
+
+# Where a chain has come to, beyond all draws from the prior that were looked at.
+def far_off(step, name, shift):
+    """Return a point of a chain that has come far, after tuning."""
+    step.stop_tuning()
+    step._certifier.start_chain()
+    point = step._certifier._model.initial_point(random_seed=1)
+    return point | {name: point[name] + shift}
+
+
+def broken_far_off(program, function, by, to=0.01):
+    """Return a twin that is right unless its first parameter is beyond ``by``."""
+
+    def broken(out, q, *_):
+        return [np.asarray(out[0]) + to * (q[0] > by) * q[0], *out[1:]]
+
+    return with_function(program, function, broken)
+
+
+def checked(step, point):
+    step._certifier.check_again(step.tune, lambda: step._compared(point))
+
+
+@pytest.mark.parametrize("function", ["centred", "law"])
+def test_counts_are_compared_again_where_a_chain_has_come_to(function, voters, monkeypatch):
+    point = far_off(voters, "p_logodds__", 9.0)
+    checked(voters, point)
+    broken = broken_far_off(voters._program, function, 8.0)
+    monkeypatch.setattr(voters, "_program", broken)
+    assert not caught(counts_compared(voters))
+    voters._certifier.start_chain()
+    with pytest.raises(CertificateError, match=f"where this chain came to.*{COUNTED[function]}"):
+        voters.step(point)
+
+
+COUNTED = {"centred": "given counts", "law": "with counts"}
+
+
+@pytest.mark.parametrize("size", [0, 4, 9])
+def test_sizes_are_compared_again_where_a_chain_has_come_to(size, sized):
+    point = far_off(sized, "shape_log__", 6.0) | {"n": np.array(size)}
+    # What is left in rows that do not exist is nobody's.
+    point["x"] = np.where(np.arange(9) < size, 1.5, -1.0)
+    checked(sized, point)
+    assert sized._certifier._is_certified
+
+
+@pytest.mark.parametrize("function", ["centred", "noncentred"])
+def test_broken_sizes_far_off_are_caught(function, sized, monkeypatch):
+    point = far_off(sized, "shape_log__", 6.0) | {"n": np.array(4)}
+    broken = broken_far_off(sized._program, function, 5.0)
+    monkeypatch.setattr(sized, "_program", broken)
+    assert not caught(sizes_compared(sized))
+    with pytest.raises(CertificateError, match="where this chain came to"):
+        sized.step(point)
+
+
+def test_broken_jumps_far_off_are_caught(sized, monkeypatch):
+    point = far_off(sized, "shape_log__", 6.0) | {"n": np.array(4)}
+    [resizing] = sized._resizings
+    right = resizing._log_size
+
+    def broken(sizes, level):
+        return [right(sizes, level)[0] + 0.1 * sizes * (level > 20)]
+
+    monkeypatch.setattr(resizing, "_log_size", broken)
+    checked(sized, point)
+    sized._certifier.start_chain()
+    with pytest.raises(CertificateError, match="all factors of the size alone"):
+        sized.step(point | {"level": np.array(21.0)})
+
+
+def test_a_lattice_is_compared_again_where_a_chain_has_come_to(monkeypatch):
+    with table():
+        step = pmp.LatticeWalk(compile_kwargs=PLAIN)
+    [lattice] = step._lattices
+    point = far_off(step, "count", 40)
+    checked(step, point)
+    broken = lattice._replace(
+        density=lambda p, c: lattice.density(p, c) + 0.01 * np.maximum(c - 40, 0)
+    )
+    assert not caught(compared(broken, step._certifier._model))
+    monkeypatch.setattr(step, "_lattices", [broken])
+    step.step(point)
+    step._certifier.start_chain()
+    with pytest.raises(CertificateError, match="where this chain came to"):
+        step.step(point)
+
+
+def test_cells_that_are_tied_far_off_only_are_refused_there():
+    """What no draw of the prior shows, and the graph does not say."""
+    with pm.Model() as model:
+        level = pm.Normal("level", 1.0, 0.5)
+        count = pm.Poisson("count", pt.exp(level), shape=4)
+        pmp.LinearMeasurements("y", count, np.eye(4), pmp.Laplace(scale=2.0), observed=[90.0] * 4)
+        pm.Potential("tied", -0.1 * Shift(80.0)(count.astype("float64")))
+        step = pmp.LatticeWalk(compile_kwargs=PLAIN)
+    step.stop_tuning()
+    point = model.initial_point(random_seed=1) | {"level": np.array(5.0)}
+    with pytest.raises(RecordError, match=r"Whatever depends on the counts.*'tied'"):
+        step.step(point)

@@ -9,11 +9,13 @@ from pytensor.compile.mode import Mode
 from scipy import special, stats
 
 import pymc_privacy as pmp
+from pymc_privacy.algorithms import lattice_walk, poisson_carry
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
 from pymc_privacy.graph.lattice import compile_cell_density
 from tests import references
+from tests.geweke import largest_z, successive
 from tests.short_runs import SHORT
-from tests.stochastic import assert_law, assert_mean, seed_of
+from tests.stochastic import Z_LIMIT, assert_law, assert_mean, seed_of
 
 PLAIN = {"mode": Mode(linker="py", optimizer="fast_compile")}
 MATRIX = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0]])
@@ -445,3 +447,84 @@ def test_the_walk_is_for_counts_with_measurements():
             pmp.LatticeWalk()
         with pytest.raises(RecordError, match="got 'c'"):
             pmp.LatticeWalk([count])
+
+
+# Geweke's check: with noisy totals drawn anew before each step, the rate keeps its law given the
+# exact totals, which no move changes.
+WEIGHTS, NOISY_ROWS = np.array([1.0, 2.0, 0.5, 1.5]), np.array([[1, 1, 0, 0], [0, 1, 1, 1]])
+
+
+def rate_of_counts(exact):
+    """Return a model of counts with one rate, and the law that the rate must keep."""
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", 3.0, 1.5)
+        count = pm.Poisson("count", rate * WEIGHTS)
+        pmp.LinearMeasurements(
+            "y",
+            count,
+            NOISY_ROWS,
+            pmp.DiscreteGaussian(scale=1.5),
+            observed=[4, 6],
+            invariants=([[1, 1, 1, 1]], [9]) if exact else None,
+        )
+        pmp.LinearMeasurements("z", count, np.eye(4), pmp.Laplace(scale=2.0), observed=[2.0] * 4)
+    if exact:
+        return model, {"rate": stats.gamma(3.0 + 9, scale=1 / (1.5 + WEIGHTS.sum()))}
+    return model, {"rate": stats.gamma(3.0, scale=1 / 1.5)}
+
+
+def geweke(seed, *, exact, rounds=4000):
+    """Return how far the rate is from its law."""
+    model, priors = rate_of_counts(exact)
+    with model:
+        step = pmp.LatticeWalk(sweeps=2, carries=4, rng=seed, compile_kwargs=PLAIN)
+    step.stop_tuning()
+    # As it is compiled, for the totals of the model, the walk agrees with the model.
+    step.step(model.initial_point(seed))
+    [lattice] = step._lattices
+
+    def publish(rng, point):
+        gaussian, rest = np.split(lattice.noisy.totals(np.asarray(point["count"])), [2])
+        drawn = [
+            pmp.DiscreteGaussian(scale=1.5).simulate(rng, np.rint(gaussian).astype(int)),
+            pmp.Laplace(scale=2.0).simulate(rng, rest),
+        ]
+        noisy = lattice.noisy._replace(release=np.concatenate(drawn).astype(float))
+        step._lattices = [lattice._replace(noisy=noisy)]
+
+    draws = successive(model, priors, step, publish=publish, seed=seed, rounds=rounds)
+    return largest_z(draws, priors)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exact", [False, True], ids=["noisy totals", "an exact total"])
+def test_geweke_the_rate_keeps_its_law(exact, request):
+    z = geweke(seed_of(request), exact=exact)
+    assert z < Z_LIMIT, f"z = {z:.1f}"
+
+
+def sums_without_a_law(monkeypatch):
+    monkeypatch.setattr(poisson_carry, "log_sums", lambda *_: 0.0)
+
+
+def more_often_up_than_down(monkeypatch):
+    def lopsided(rng, length):
+        size = np.ceil(rng.standard_exponential(length.size) * length).astype(np.int64)
+        return np.where(rng.random(length.size) < 0.8, size, -size)
+
+    monkeypatch.setattr(lattice_walk, "_symmetric", lopsided)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("exact", "break_it"),
+    [
+        (True, sums_without_a_law),
+        (False, more_often_up_than_down),
+    ],
+)
+def test_geweke_notices_a_broken_move(exact, break_it, request, monkeypatch):
+    """None of these changes a density, so that the certificate sees nothing."""
+    break_it(monkeypatch)
+    z = geweke(seed_of(request), exact=exact)
+    assert z > Z_LIMIT, f"z = {z:.1f}"

@@ -6,6 +6,7 @@ where machine code takes half a minute.
 
 import pytest
 
+from pymc_privacy._compat import INTERPRETED
 from pymc_privacy.distributions.assignment import assign_records
 from pymc_privacy.distributions.marking import is_interwoven, is_marked
 from pymc_privacy.distributions.privatized import released_contributions
@@ -15,7 +16,7 @@ from pymc_privacy.graph.certified_records import compare_records
 from pymc_privacy.graph.database import find_databases
 from pymc_privacy.graph.interweaving import compile_parameters
 from pymc_privacy.graph.laws import noise_of
-from pymc_privacy.graph.points import INTERPRETED, prior_points
+from pymc_privacy.graph.points import prior_points
 from pymc_privacy.graph.programs import compile_records
 from tests.zoo.models import recipes
 
