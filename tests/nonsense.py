@@ -87,6 +87,7 @@ NO_NUMBER = [
     np.ma.array(1.0),
 ]
 NO_NAME = [*NOTHING, 1, 1.5, True, "", " ", "two\nlines", "nul\0", "\ud800", [], {}, ["a"]]
+NO_TITLE = [*NO_NAME, "a ", " a", "a\t", "a\u00a0"]
 NO_ROWS = [*NOTHING, True, "1", "", math.nan, math.inf, [math.nan], [math.inf, 1.0], {}]
 NO_TABLE = [*NO_ROWS, [True, 2]]
 
@@ -107,11 +108,13 @@ WRONG = {
     "seed": [*(n for n in NOTHING if n is not ENDLESS), "seed", 2.5, -1],
     "natural": [*NO_NUMBER, -1, 2.5, 3.0, 2**70],
     "name": NO_NAME,
+    "title": NO_TITLE,
     "path": NO_NAME,
     "neighbours": [*NO_NAME, "bounded", "REPLACE_ONE", "add_remove ", ["replace_one"]],
     "flag": [*NOTHING, 0, 1, 1.0, "True", "", [], np.array([True, False])],
     "generator": [*NOTHING, 0, 1, "seed", True, [], np.random.RandomState, np.random],
     "function": [*(n for n in NOTHING if not callable(n)), 0, 1.0, "abs", True, []],
+    "features": [*NOTHING, 0, 1.0, "abs", True, [], type, abs, len, dict, list, sorted],
     "mechanism": [*NOTHING, 1.0, "laplace", True, [], pmp.Laplace, pmp.PureDP(1.0)],
     "guarantee": [*NOTHING, 1.0, "pure", True, [], pmp.PureDP, pmp.Laplace(scale=1.0)],
     "release": [*NOTHING, 1.0, "release", True, [], {}, pmp.Release, pmp.PureDP(1.0)],
@@ -163,6 +166,7 @@ ODD = {
     "count": [1, 2, 3, np.int64(5), np.uint8(7)],
     "natural": [0, 1, 2, np.int64(5)],
     "name": ["y0", "Größe", "a" * 300, "with 'quotes' and \\"],
+    "title": ["y0", "Größe", "a" * 300, "with 'quotes' and \\", "a b"],
     "neighbours": ["replace_one", "add_remove"],
     "flag": [True, False, np.True_],
     "pair": [(0, 1), [-1, 2.5], np.array([0.0, 1e-300]), (-1e308, 1e307), (1e300, 1e301)],

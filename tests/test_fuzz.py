@@ -93,7 +93,7 @@ STEP_OPTIONS = {
     "LatticeWalk": {"sweeps": "count", "carries": "natural", "rng": "seed?"},
     "RecordSweep": {"rng": "seed?", "blocked": "flag"},
 }
-LABELS = {"neighbours": "neighbours?", "unit": "name"}
+LABELS = {"neighbours": "neighbours?", "unit": "title"}
 NEAR = {"neighbours": "neighbours?"}
 
 
@@ -109,12 +109,13 @@ def cases(folder):
 
     def interval(call, **more):
         kinds = {"records": "rows", "family": "object", "epsilon": "positive"}
-        kinds |= {"prob": "probability", "name": "name?", "ledger": "object?", "size": "natural?"}
+        kinds |= {"prob": "probability", "name": "title?", "ledger": "object?", "size": "natural?"}
         good = {"records": ANSWERS, "family": constant(pmp.Proportion()), "epsilon": 1.0}
         kinds |= {name: kind for name, (kind, _) in more.items()}
         return Case(call, good | {name: value for name, (_, value) in more.items()}, **kinds)
 
     published = pmp.release(ANSWERS, bounds=(0, 1), epsilon=1.0, neighbours="replace_one")
+    proven = pmp.noise_aware_interval(ANSWERS, pmp.Proportion(), epsilon=1.0)
     draws = {"draws": DRAWS, "bounds": (0.0, 1.0), "epsilon": 1.0}
     of_draws = {"draws": "posterior", "bounds": "pair", "epsilon": "positive", "ledger": "object?"}
     releasing = {"contributions": ANSWERS, "bounds": (0, 1), "neighbours": "replace_one"}
@@ -129,8 +130,8 @@ def cases(folder):
         "granularity": "positive?",
         "integers": "flag",
         "size": "natural?",
-        "name": "name",
-        "unit": "name",
+        "name": "title",
+        "unit": "title",
     }
     registry = {"curators": ["a"], "description": "d", "intended_use": "u", "region": "r"}
     return {
@@ -383,7 +384,7 @@ def cases(folder):
                 ),
                 {"path": fresh, "epsilon": 0.5, "what": "a"},
                 epsilon="positive",
-                what="name",
+                what="title",
             ),
             Case(
                 lambda path, charge: pmp.Ledger(path, PURE).charge(charge),
@@ -420,7 +421,7 @@ def cases(folder):
                 delta="delta",
                 false_alarm="probability",
                 bins="count",
-                features="function?",
+                features="features?",
             ),
         ],
         "Proportion": [Case(pmp.Proportion, {"prior": (1, 1)}, prior="prior")],
@@ -439,22 +440,20 @@ def cases(folder):
         "PrivateInterval": [
             Case(
                 pmp.PrivateInterval,
-                {
-                    "lower": 0.0,
-                    "upper": 1.0,
-                    "prob": 0.9,
-                    "method": "m",
-                    "label": "conditional",
-                    "assumptions": ("a",),
-                    "guarantee": PURE,
-                },
+                {name: constant(getattr(proven, name)) for name in vars(proven)},
                 lower="real",
                 upper="real",
                 prob="probability",
-                method="name",
+                method="neighbours",
                 label="neighbours",
+                assumptions="object",
                 guarantee="guarantee",
-                name="name",
+                claimed="guarantee?",
+                supported="guarantee?",
+                why="object",
+                releases="object",
+                name="title",
+                family="object?",
             ),
         ],
         "Release": [
@@ -539,10 +538,10 @@ def cases(folder):
                 spread_sensitivity="positive",
                 largest_spread="positive",
                 prob="probability",
-                name="name",
+                name="title",
             ),
         ],
-        "pp_interval": [Case(pmp.pp_interval, draws, **of_draws, prob="probability", name="name")],
+        "pp_interval": [Case(pmp.pp_interval, draws, **of_draws, prob="probability", name="title")],
         "pp_quantile": [
             Case(pmp.pp_quantile, draws | {"quantile": 0.5}, **of_draws, quantile="probability"),
         ],
@@ -651,9 +650,7 @@ def cases(folder):
             Case(
                 pmp.plot_interval,
                 {
-                    "interval": pmp.PrivateInterval(
-                        0.0, 1.0, 0.9, "m", "conditional", ("a",), PURE
-                    ),
+                    "interval": constant(proven),
                     "draws_or_idata": DRAWS,
                     "axis": axis,
                 },

@@ -28,7 +28,7 @@ from pymc_privacy.accounting.profiles import (
     log_or_least,
     solve,
 )
-from pymc_privacy.arguments import Neighbours, neighbours, probability, real, text
+from pymc_privacy.arguments import Neighbours, neighbours, probability, real, title
 from pymc_privacy.errors import GuaranteeError
 
 _RELATIONS = {
@@ -342,7 +342,7 @@ def _settle(guarantee: Guarantee, **values: float) -> None:
         object.__setattr__(guarantee, name, value)
     neighbours(guarantee.neighbours, optional=True, error=GuaranteeError)
     said: Any = {"meaning": "what neighbours differ in", "error": GuaranteeError}
-    text("unit", guarantee.unit, wanted="a phrase such as 'one record'", **said)
+    title("unit", guarantee.unit, wanted="a phrase such as 'one record'", **said)
 
 
 def checked(name: str, value: Any, zero: bool = False) -> float:

@@ -16,7 +16,9 @@ from pymc_privacy.arguments.names import (
     names,
     neighbours,
     path,
+    sentences,
     text,
+    title,
 )
 from pymc_privacy.arguments.numbers import (
     Shape,
@@ -57,6 +59,8 @@ __all__ = [
     "real",
     "reals",
     "refusal",
+    "sentences",
     "shown",
     "text",
+    "title",
 ]

@@ -31,6 +31,38 @@ def text(
     return str(value)
 
 
+def title(
+    name: str,
+    value: Any,
+    *,
+    meaning: str = "",
+    wanted: str = "a line of text, not empty, without white space at its ends",
+    error: type[PrivacyError] = ArgumentError,
+) -> str:
+    """Return a line of text without white space at its ends: what looks the same is the same.
+
+    Examples
+    --------
+    >>> title("name", "yes ")
+    Traceback (most recent call last):
+    pymc_privacy.errors.ArgumentError: name must be a line of text, not empty, without white space \
+at its ends; got 'yes '.
+    """
+    line = text(name, value, meaning=meaning, wanted=wanted, error=error)
+    if line != line.strip():
+        raise refusal(name, wanted, value, meaning=meaning, error=error)
+    return line
+
+
+def sentences(
+    name: str, value: Any, *, error: type[PrivacyError] = ArgumentError
+) -> tuple[str, ...]:
+    """Return a tuple of lines of text, none of them empty; the tuple may be."""
+    if not isinstance(value, tuple):
+        raise refusal(name, "a tuple of sentences", value, error=error)
+    return tuple(text(name, line, wanted="a tuple of sentences", error=error) for line in value)
+
+
 def names(
     name: str, value: Any, *, meaning: str = "", error: type[PrivacyError] = ArgumentError
 ) -> list[str]:

@@ -13,12 +13,8 @@ from pymc_privacy.errors import GuaranteeError
 from pymc_privacy.results import observed_values, posterior_draws
 from pymc_privacy.sanitize import PrivateInterval, Release
 from pymc_privacy.sanitize.interval import Label, checked_prob
+from pymc_privacy.sanitize.methods import OF_CHAINS
 from pymc_privacy.sanitize.releases import SIMULATED
-
-_COVERAGE = (
-    "Coverage is an average over parameters drawn from the prior, where the model holds and the "
-    "chains have mixed. At one parameter it may be anything, and near the ends of its range even 0."
-)
 
 
 def posterior_interval(
@@ -92,7 +88,7 @@ def posterior_interval(
             prob=prob,
             method="noise-aware posterior",
             label=label,
-            assumptions=(*assumptions, _COVERAGE),
+            assumptions=(*assumptions, OF_CHAINS),
             guarantee=None if simulated else total,
             claimed=total if simulated else None,
             why=(SIMULATED,) if simulated else (),

@@ -30,9 +30,9 @@ from pymc_privacy.sanitize.intervals import (
 from pymc_privacy.sanitize.ledger import Charge, Ledger
 from pymc_privacy.sanitize.plan import ReleasePlan, plan_release
 from pymc_privacy.sanitize.precise import joint_guarantee, precise_interval, precise_quantiles
+from pymc_privacy.sanitize.quantile_interval import pp_interval
 from pymc_privacy.sanitize.quantiles import (
     PrivateQuantile,
-    pp_interval,
     pp_quantile,
     private_quantile,
 )

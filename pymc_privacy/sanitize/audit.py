@@ -10,6 +10,7 @@ bound proves nothing: another event, or other neighbours, might have done better
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from pymc_privacy.arguments import (
     numbers,
     probability,
     refusal,
+    shown,
 )
 from pymc_privacy.errors import GuaranteeError, PrivacyError
 from pymc_privacy.mechanisms import Mechanism
@@ -34,6 +36,7 @@ Repeated = Callable[[np.random.Generator, Any, int], np.ndarray]
 """``mechanism(rng, records, draws)`` returns that many outputs, shape (draws,) or (draws, k)."""
 
 _FEWEST, _MOST = 1000, 10**9  # draws
+_MOST_FEATURES = 1000
 
 
 @dataclass(frozen=True)
@@ -241,22 +244,43 @@ def _outputs(run: Repeated, rng: np.random.Generator, data: Any, draws: int) -> 
 
 def _given(features: Callable[[np.ndarray], Any], example: np.ndarray) -> list[Feature]:
     """Return the features of the caller's own function."""
-    width = example.shape[1]
+    count = len(_computed(features, example))
 
     def part(outputs: np.ndarray, k: int) -> np.ndarray:
-        flat = outputs[:, 0] if width == 1 else outputs
-        found = numbers("features", np.asarray(features(flat)[k]), error=GuaranteeError)
-        if found.shape != (len(outputs),):
+        found = _computed(features, outputs)
+        if len(found) != count:
             raise GuaranteeError(
-                f"features must return arrays of one number for each output; got {found.shape}."
+                f"features must return as many arrays each time; got {count} and {len(found)}."
             )
-        return found
+        return found[k]
 
-    flat = example[:, 0] if width == 1 else example
     return [
         Feature(f"feature {k}", lambda outputs, k=k: part(outputs, k))  # type: ignore[misc]
-        for k in range(len(features(flat)))
+        for k in range(count)
     ]
+
+
+def _computed(features: Callable[[np.ndarray], Any], outputs: np.ndarray) -> list[np.ndarray]:
+    """Call the caller's own function, and return one array of numbers for each feature."""
+    try:
+        given = features(outputs[:, 0] if outputs.shape[1] == 1 else outputs)
+        found = list(itertools.islice(given, _MOST_FEATURES + 1))
+    except Exception as error:
+        raise GuaranteeError(
+            "features must take outputs and return a list of arrays; it failed with "
+            f"{type(error).__name__}."
+        ) from error
+    if not 0 < len(found) <= _MOST_FEATURES:
+        raise GuaranteeError(
+            f"features must return 1 to {_MOST_FEATURES} arrays; got {len(found)} or more."
+        )
+    arrays = [numbers("features", one, error=GuaranteeError) for one in found]
+    if any(array.shape != (len(outputs),) for array in arrays):
+        raise GuaranteeError(
+            "features must return arrays of one number for each output; got shapes "
+            f"{shown([array.shape for array in arrays])}."
+        )
+    return arrays
 
 
 def _best_event(

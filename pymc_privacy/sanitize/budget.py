@@ -67,6 +67,21 @@ def covers(budget: Guarantee, charges: list[Guarantee]) -> bool:
     return _amount(budget, charges) <= _amount(budget, [budget])
 
 
+def can_be_charged(budget: Any, charge: Guarantee) -> bool:
+    """Return whether a charge is of a kind that the budget can cover, however large it is.
+
+    Examples
+    --------
+    >>> can_be_charged(PureDP(1.0), PureDP(9.0)), can_be_charged(PureDP(1.0), GaussianDP(0.1))
+    (True, False)
+    """
+    try:
+        _check_labels(budget, charge)
+        return isinstance(budget, ApproximateDP) or bool(_converted(budget, charge))
+    except GuaranteeError:
+        return False
+
+
 def left(budget: Guarantee, charges: list[Guarantee]) -> Guarantee | None:
     """Return the largest charge that is still covered, or None; a pure one if that is a choice.
 
@@ -90,6 +105,20 @@ def left(budget: Guarantee, charges: list[Guarantee]) -> Guarantee | None:
         # The nearest float may be above the fraction, by its last digit.
         value = value if value <= 0 or covered(value) else math.nextafter(value, 0.0)
     return kind(value, **labels(budget)) if value > 0 and covered(value) else None  # type: ignore
+
+
+def share_of(guarantee: PureDP, parts: int) -> PureDP:
+    """Return one of several equal parts of a pure guarantee, which together are at most all of it.
+
+    Examples
+    --------
+    >>> share_of(PureDP(1.0, neighbours="replace_one"), 2).epsilon
+    0.5
+    """
+    share = guarantee.epsilon / parts
+    while parts * exactly(share) > exactly(guarantee.epsilon):
+        share = math.nextafter(share, 0.0)
+    return PureDP(share, neighbours=guarantee.neighbours, unit=guarantee.unit)
 
 
 def _largest(holds: Callable[[float], bool], guess: float) -> float:

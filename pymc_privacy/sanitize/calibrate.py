@@ -23,13 +23,15 @@ from pymc_privacy.accounting import (
     zero_concentrated_rho,
 )
 from pymc_privacy.arguments import neighbours as checked_neighbours
-from pymc_privacy.arguments import positive, text
+from pymc_privacy.arguments import positive, title
 from pymc_privacy.errors import GuaranteeError, ReleaseError
 from pymc_privacy.sanitize.lattice import FURTHEST, Lattice, power_of_two
 from pymc_privacy.sanitize.moments import Moments
 
 # A cell is this much finer than the noise: rounding one record moves a log density by 2^-33.
 _FINER = 32
+# And this much finer than the sensitivity, or under wide noise all records would be one point.
+_TOLD_APART = 20
 _SHOWN = 8  # pairs of bounds, in a sentence
 
 
@@ -93,7 +95,7 @@ def promised(*, epsilon: Any, delta: Any, rho: Any, neighbours: Any, unit: Any) 
     meaning = "whether the number of records is public; the sensitivity depends on it"
     labels: dict[str, Any] = {
         "neighbours": checked_neighbours(neighbours, meaning=meaning, error=GuaranteeError),
-        "unit": text("unit", unit, meaning="what a record is", error=GuaranteeError),
+        "unit": title("unit", unit, meaning="what a record is", error=GuaranteeError),
     }
     if given == {"epsilon"}:
         return PureDP(epsilon, **labels)
@@ -148,7 +150,8 @@ def _at_least(wanted: Fraction) -> float:
     if number > FURTHEST:
         raise ReleaseError(
             "The scale of the noise must be at most 2^500 cells (sensitivity / epsilon, in units "
-            "of the granularity); got more: the promise is too strict, or the granularity too fine."
+            "of the granularity); got more: epsilon (or rho) is too small, or the granularity too "
+            "fine."
         )
     return number if Fraction(number) >= wanted else math.nextafter(number, math.inf)
 
@@ -242,7 +245,10 @@ def _records(neighbours: Neighbours) -> int:
 def granularity_for(
     bounds: tuple[tuple[float, float], ...], guarantee: Guarantee, stated: float | None
 ) -> float:
-    """Return a power of two about 2^-32 of the scale that bounds or stated sensitivity ask for."""
+    """Return a power of two about 2^-32 of the scale that bounds or stated sensitivity ask for.
+
+    It is at most 2^-20 of that sensitivity, however wide the noise is.
+    """
     replaced, level = guarantee.neighbours == "replace_one", level_of(guarantee)
     spans = [high - low if replaced else max(abs(low), abs(high)) for low, high in bounds]
     pure = isinstance(guarantee, PureDP)
@@ -250,8 +256,9 @@ def granularity_for(
     reach = reach if stated is None else min(reach, checked_sensitivity(stated))
     # Of each factor by itself, since the quotient may be no float.
     exponent = math.log2(reach) - (math.log2(level) if pure else (1 + math.log2(level)) / 2)
+    finest = min(math.floor(exponent) - _FINER, math.floor(math.log2(reach)) - _TOLD_APART)
     try:
-        return power_of_two(2.0 ** (math.floor(exponent) - _FINER))
+        return power_of_two(2.0**finest)
     except (OverflowError, ReleaseError):
         raise ReleaseError(
             "The scale of the noise must be a number that floats hold (it is the sensitivity of "

@@ -3,8 +3,10 @@
 There is one card for each kind: a release, a quantile, a summary, and an interval with the cards of
 what it was computed from. A card is complete: `read_card` makes the plan again from its public
 numbers, and refuses a card that says anything else than that plan does. So a guarantee that is read
-was recomputed. The checksum is against accidents; it has no key, and is no signature: whoever can
-write a whole card can write another one, of a release that never was.
+was recomputed. The ends of an interval are computed again as well, unless its method draws at
+random; then the card lists them under `publishers_word`. The checksum is against accidents; it has
+no key, and is no signature: whoever can write a whole card can write another one, of a release that
+never was.
 """
 
 from __future__ import annotations
@@ -107,13 +109,13 @@ def _of_quantile(quantile: PrivateQuantile) -> dict[str, Any]:
 
 def _of_summary(summary: SummaryRelease) -> dict[str, Any]:
     plan = summary.plan
-    family = plan.family
     return {
         "name": plan.name,
         "published": summary.published,
         "label": summary.label,
-        "assumptions": list(plan.words),
-        "family": family and {"kind": type(family).__name__, **_listed(asdict(family))},  # type: ignore[call-overload]
+        "assumptions": list(summary.assumptions),
+        "family": _of_family(plan.family),
+        "author": plan.author,
         "size": plan.size,
         "support": list(plan.support),
         "sensitivities": asdict(plan.bounds),
@@ -124,6 +126,10 @@ def _of_summary(summary: SummaryRelease) -> dict[str, Any]:
         "guarantee": to_plain(plan.guarantee),
         "not_protected": list(NOT_PROTECTED),
     }
+
+
+def _of_family(family: Any) -> dict[str, Any] | None:
+    return family and {"kind": type(family).__name__, **_listed(asdict(family))}
 
 
 def _of_interval(interval: PrivateInterval) -> dict[str, Any]:
@@ -145,6 +151,8 @@ def _of_interval(interval: PrivateInterval) -> dict[str, Any]:
         "assumptions": list(interval.assumptions),
         **promises,
         "why": list(interval.why),
+        "family": _of_family(interval.family),
+        "publishers_word": list(interval.unchecked),
         "releases": [release_card(release) for release in interval.releases],
         "not_protected": list(NOT_PROTECTED),
     }

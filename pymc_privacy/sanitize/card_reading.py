@@ -16,16 +16,10 @@ from typing import Any
 from pymc_privacy.arguments import path as checked_path
 from pymc_privacy.errors import PrivacyError, ReleaseError
 from pymc_privacy.sanitize.card import FORMATS, VERSION, release_card, same
-from pymc_privacy.sanitize.families import (
-    NormalMean,
-    NormalVariance,
-    Proportion,
-    Rate,
-    SummarisedFamily,
-    SummaryBounds,
-)
+from pymc_privacy.sanitize.families import OWN, SummaryBounds
 from pymc_privacy.sanitize.interval import PrivateInterval
 from pymc_privacy.sanitize.lattice import Lattice
+from pymc_privacy.sanitize.methods import METHODS
 from pymc_privacy.sanitize.plain import from_plain
 from pymc_privacy.sanitize.plan import ReleasePlan
 from pymc_privacy.sanitize.quantiles import PrivateQuantile, QuantilePlan
@@ -35,9 +29,8 @@ from pymc_privacy.sanitize.summary_plan import SummaryPlan, SummaryRelease
 _LONGEST = 2**24  # bytes of a file
 _DEEPEST = 16  # cards within lists within cards
 _LARGEST = 2**1024  # of an integer
-_FAMILIES: dict[str, Any] = {
-    kind.__name__: kind for kind in (NormalMean, NormalVariance, Proportion, Rate)
-}
+_MOST_VALUES = 2**21  # a release of 2^16 columns has a sixth of them
+_FAMILIES: dict[str, Any] = {kind.__name__: kind for kind in OWN}
 _POWER = re.compile(r"1(?:/[0-9]{1,400})?|[0-9]{1,400}")
 
 
@@ -61,7 +54,7 @@ def read_card(source: Any) -> Any:
     True
     """
     plain = source if isinstance(source, dict) else _loaded(source)
-    _check_plain(plain, _DEEPEST)
+    _check_plain(plain)
     return _made(plain)
 
 
@@ -105,7 +98,7 @@ def _release(plain: dict[str, Any]) -> Release:
         name=plain["name"],
         lattice=lattice,
         guarantee=from_plain(plain["guarantee"]),
-        whole=plain["whole"] is True,
+        whole=plain["whole"],
         stated=_optional(_float, plain["stated_sensitivity"]),
         moments=_optional(_text, plain["moments"]),
         words=tuple(map(_text, _list(plain["words"]))),
@@ -135,7 +128,7 @@ def _summary(plain: dict[str, Any]) -> SummaryRelease:
         bounds=SummaryBounds(**{key: _float(v) for key, v in plain["sensitivities"].items()}),
         family=_optional(_family, plain["family"]),
         size=plain["size"],
-        words=tuple(map(_text, _list(plain["assumptions"]))),
+        author=plain["author"],
     )
     first, second = _list(plain["integers"])
     return SummaryRelease(plan, (first, second), plain["published"], plain["sampler"])
@@ -153,9 +146,23 @@ def _interval(plain: dict[str, Any]) -> PrivateInterval:
         claimed=_optional(from_plain, plain["claimed"]),
         supported=_optional(from_plain, plain["supported"]),
         why=tuple(map(_text, _list(plain["why"]))),
-        releases=tuple(map(_made, _list(plain["releases"]))),
+        releases=_evidence(plain),
         name=plain["name"],
+        family=_optional(_family, plain["family"]),
     )
+
+
+def _evidence(plain: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the releases of an interval, if they are of the kind and number of its method.
+
+    This is looked at first, or a card of many could take hours to read.
+    """
+    method, listed = METHODS.get(_text(plain["method"])), _list(plain["releases"])
+    wanted = FORMATS.get(method.kind) if method and method.kind else None
+    kinds = {card["format"] if isinstance(card, dict) else None for card in listed}
+    if method is None or len(listed) > method.most or not kinds <= {wanted}:
+        raise ReleaseError("An interval must come with what its method takes; got other releases.")
+    return tuple(map(_made, listed))
 
 
 _MAKERS: dict[type, Callable[[dict[str, Any]], Any]] = {
@@ -169,7 +176,7 @@ _MAKERS: dict[type, Callable[[dict[str, Any]], Any]] = {
 # ---------------------------------------------------------------- plain values
 
 
-def _family(plain: dict[str, Any]) -> SummarisedFamily:
+def _family(plain: dict[str, Any]) -> Any:
     fields = dict(plain)
     kind = _FAMILIES[_text(fields.pop("kind"))]
     return kind(**fields)
@@ -212,22 +219,35 @@ def _optional(kind: Callable[[Any], Any], plain: Any) -> Any:
     return None if plain is None else kind(plain)
 
 
-def _check_plain(plain: Any, depth: int) -> None:
-    """Refuse what JSON does not hold, and what is too deep or too large for a card."""
-    if depth < 0:
+def _check_plain(plain: Any) -> None:
+    """Refuse what JSON does not hold, and what is too deep or too large for a card.
+
+    Parts that a dictionary holds in several places count in each: they would be looked at in each.
+    """
+    level, count = [plain], 0
+    for _ in range(_DEEPEST):
+        parts: list[Any] = []
+        for value in level:
+            parts += _parts(value)
+            if count + len(parts) > _MOST_VALUES:
+                raise ReleaseError(f"A card must have at most {_MOST_VALUES} values; got more.")
+        level, count = parts, count + len(parts)
+    if level:
         raise ReleaseError(f"A card must not be nested deeper than {_DEEPEST}; got more.")
+
+
+def _parts(plain: Any) -> list[Any]:
+    """Return what a list or a dictionary holds, and nothing for a plain value."""
     if isinstance(plain, dict):
         if not all(isinstance(key, str) for key in plain):
             raise ReleaseError("The keys of a card must be strings; got others.")
-        for value in plain.values():
-            _check_plain(value, depth - 1)
-    elif isinstance(plain, list):
-        for value in plain:
-            _check_plain(value, depth - 1)
-    elif isinstance(plain, bool) or plain is None or isinstance(plain, str):
-        return
-    elif type(plain) not in (int, float) or not abs(plain) < _LARGEST or plain != plain:
+        return list(plain.values())
+    if isinstance(plain, list):
+        return plain
+    single = plain is None or isinstance(plain, bool | str)
+    if not single and (type(plain) not in (int, float) or not abs(plain) < _LARGEST):
         raise ReleaseError(f"A card must hold plain finite values; got {_shown(plain)}.")
+    return []
 
 
 def _loaded(source: Any) -> dict[str, Any]:

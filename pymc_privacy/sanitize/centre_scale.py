@@ -17,16 +17,11 @@ from pymc_privacy.sanitize.exact_noise import ExactNoise
 from pymc_privacy.sanitize.families import Family, SummarisedFamily, SummaryBounds
 from pymc_privacy.sanitize.interval import PrivateInterval, checked_prob
 from pymc_privacy.sanitize.ledger import Ledger
+from pymc_privacy.sanitize.methods import NEARLY_NORMAL
 from pymc_privacy.sanitize.plan import charge, checked_ledger, checked_size
 from pymc_privacy.sanitize.quantiles import checked_draws
 from pymc_privacy.sanitize.rows import rows
 from pymc_privacy.sanitize.summary_plan import SummaryPlan, SummaryRelease, plan_summary
-
-COVERAGE = (
-    "Coverage is an average over parameters drawn from the prior, where the model holds, the "
-    "posterior is nearly Normal, and bounds clip hardly any record. At one parameter it may be "
-    "anything, and near the ends of the range far lower."
-)
 
 
 def centre_scale_interval(
@@ -150,14 +145,8 @@ def summary_interval(
     prob, ledger = checked_prob(prob), checked_ledger(ledger)
     low, high = pair("bounds", bounds, meaning="of the parameter", error=ReleaseError)
     stated = SummaryBounds(centre_sensitivity, spread_sensitivity, high - low, largest_spread)
-    words = (
-        f"No neighbour moves the mean of the draws by more than {stated.centre_sensitivity:g}, nor "
-        f"their standard deviation by more than {stated.spread_sensitivity:g}, Monte Carlo error "
-        f"included, and none exceeds {stated.largest_spread:g}: stated by the curator, and not "
-        "checked.",
-    )
     guarantee = PureDP(epsilon, neighbours="replace_one")
-    plan = SummaryPlan(name, guarantee, (low, high), stated, words=words)
+    plan = SummaryPlan(name, guarantee, (low, high), stated)
     values = checked_draws(draws)
     if values.size < 2:
         raise ReleaseError(f"draws must be two finite numbers or more; got {values.size}.")
@@ -185,7 +174,7 @@ def _interval(
         prob=prob,
         method="centre and scale",
         label=plan.label,  # type: ignore[arg-type]
-        assumptions=(*plan.words, COVERAGE),
+        assumptions=(*plan.assumptions, NEARLY_NORMAL),
         guarantee=plan.guarantee,
         releases=(SummaryRelease(plan, noisy, datetime.date.today().isoformat()),),
         name=plan.name,

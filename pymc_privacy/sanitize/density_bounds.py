@@ -89,10 +89,8 @@ def normal_variance(deviations: float, smallest_variance: float) -> float:
     >>> round(normal_variance(5, smallest_variance=0.25), 2)
     12.1
     """
-    return limit(
-        _checked("deviations", deviations) ** 2 / 2,
-        1 / _checked("smallest_variance", smallest_variance),
-    )
+    deviations = _checked("deviations", deviations)
+    return limit(deviations * deviations / 2, 1 / _checked("smallest_variance", smallest_variance))
 
 
 def slope(largest_change: float, sd: float) -> float:

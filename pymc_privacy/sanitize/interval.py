@@ -6,50 +6,38 @@ proven
     The guarantee follows from a proof whose conditions the code enforces itself: the interval
     comes with the releases that it was computed from, each of them proven, and they compose to it.
 conditional
-    It follows from a proof whose conditions somebody stated; they are listed.
+    It follows from a proof whose conditions somebody stated; they are listed. The releases are
+    there as well.
 nominal
     A paper claims it, and the claim is not true as it stands; nothing is promised.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
-from pymc_privacy.accounting import Guarantee, PureDP, compose
-from pymc_privacy.arguments import instance, probability, real, refusal, text
+from pymc_privacy.accounting import Guarantee, compose
+from pymc_privacy.arguments import (
+    choice,
+    instance,
+    probability,
+    real,
+    refusal,
+    sentences,
+    shown,
+    title,
+)
 from pymc_privacy.errors import GuaranteeError
 from pymc_privacy.sanitize.budget import covers
-from pymc_privacy.sanitize.calibrate import exactly
+from pymc_privacy.sanitize.families import Family
+from pymc_privacy.sanitize.methods import METHODS, is_family_of, same_ends
+from pymc_privacy.sanitize.quantiles import PrivateQuantile
+from pymc_privacy.sanitize.releases import SIMULATED, Release
+from pymc_privacy.sanitize.summary_plan import SummaryRelease
 
 Label = Literal["proven", "conditional", "nominal"]
-PRIOR_AVERAGE = (
-    "Coverage is an average over parameters drawn from the prior, where the model holds and its "
-    "bounds clip hardly any record. At one parameter it may be anything: near the ends of the "
-    "range it can be 0, as for a share of 0.001 and 20 records."
-)
-FOREIGN = (
-    "What a record contributes to {name}, and how far one can move the total, is the word of the "
-    "author of {kind}, and not checked."
-)
-
-
-@runtime_checkable
-class Published(Protocol):
-    """What an interval was computed from, with the evidence for what it promises."""
-
-    @property
-    def label(self) -> str:
-        """Return "proven", "conditional" or "nominal"."""
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """Return what the guarantee rests on and nobody has checked."""
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Return what is promised."""
+PUBLISHED = (Release, PrivateQuantile, SummaryRelease)
 
 
 @dataclass(frozen=True)
@@ -63,10 +51,12 @@ class PrivateInterval:
     prob : float
         The probability that the interval aims at.
     method : str
+        One of this package's.
     label : {"proven", "conditional", "nominal"}
         What kind of truth the guarantee is.
     assumptions : tuple of str
-        What has to hold: for the privacy, where it is conditional, and for the coverage.
+        What has to hold: for the privacy, where it is conditional, and for the coverage. Those of
+        the releases are among them.
     guarantee : Guarantee or None
         What is promised; None for what is only nominal.
     claimed : Guarantee, optional
@@ -76,10 +66,12 @@ class PrivateInterval:
     why : tuple of str
         Why it is only nominal.
     releases : tuple, optional
-        What the interval was computed from, and may be published with it; a proven interval has
-        them, since they are its proof.
+        What the interval was computed from, and may be published with it. They are the evidence
+        for its guarantee; without them there is none.
     name : str
         The parameter.
+    family : Family, optional
+        The model of the records, where it is one of this package's.
 
     Examples
     --------
@@ -103,8 +95,9 @@ class PrivateInterval:
     claimed: Guarantee | None = None
     supported: Guarantee | None = None
     why: tuple[str, ...] = ()
-    releases: tuple[Published, ...] = ()
+    releases: tuple[Any, ...] = ()
     name: str = "parameter"
+    family: Family | None = None
 
     def __post_init__(self) -> None:
         for name in ("guarantee", "claimed", "supported"):
@@ -112,9 +105,26 @@ class PrivateInterval:
                 wanted = "a guarantee, such as PureDP(1.0), or None"
                 instance(name, getattr(self, name), Guarantee, wanted, error=GuaranteeError)
         for name in ("assumptions", "why"):
-            words = getattr(self, name)
-            if not isinstance(words, tuple) or not all(isinstance(word, str) for word in words):
-                raise refusal(name, "a tuple of sentences", words, error=GuaranteeError)
+            sentences(name, getattr(self, name), error=GuaranteeError)
+        self._check_label()
+        for end in ("lower", "upper"):
+            object.__setattr__(self, end, real(end, getattr(self, end), error=GuaranteeError))
+        prob = probability("prob", self.prob, error=GuaranteeError)
+        object.__setattr__(self, "prob", prob)
+        title("name", self.name, error=GuaranteeError)
+        instance("releases", self.releases, tuple, "a tuple of releases", error=GuaranteeError)
+        for one in self.releases:
+            # A class derived from one of these could say of itself what it likes.
+            if type(one) not in PUBLISHED:
+                wanted = "a Release, a PrivateQuantile or a SummaryRelease"
+                raise refusal("A release of an interval", wanted, one, error=GuaranteeError)
+        if self.guarantee is None:
+            self._check_claim()
+        else:
+            self._check_evidence(self.guarantee)
+        self._check_method()
+
+    def _check_label(self) -> None:
         instance("label", self.label, str, "a label", error=GuaranteeError)
         if self.label == "nominal":
             honest = self.guarantee is None and bool(self.why)
@@ -128,34 +138,110 @@ class PrivateInterval:
                 f"nominal one has reasons and no guarantee; got {self.label!r} with guarantee "
                 f"{self.guarantee!r}."
             )
-        for end in ("lower", "upper"):
-            object.__setattr__(self, end, real(end, getattr(self, end), error=GuaranteeError))
-        prob = probability("prob", self.prob, error=GuaranteeError)
-        object.__setattr__(self, "prob", prob)
-        for word in ("method", "name"):
-            text(word, getattr(self, word), error=GuaranteeError)
-        if self.guarantee is not None:
-            self._check_evidence(self.guarantee)
+
+    def _check_claim(self) -> None:
+        """Refuse a nominal interval that is nominal for no reason, or claims something else."""
+        if not self.releases:
+            known = self.claimed is not None
+        else:
+            known = "nominal" in {one.label for one in self.releases}
+            known = known and self.claimed == compose(*[one.guarantee for one in self.releases])
+            known = known and self.supported is None and self.why == (SIMULATED,)
+        if not known:
+            raise GuaranteeError(
+                "A nominal interval must say what its method claims, or come with a simulated "
+                f"release and claim what its releases do; got {self.claimed!r}."
+            )
 
     def _check_evidence(self, guarantee: Guarantee) -> None:
         """Refuse a promise that the releases do not keep."""
-        instance("releases", self.releases, tuple, "a tuple of releases", error=GuaranteeError)
-        for one in self.releases:
-            instance("A release", one, Published, "what was published", error=GuaranteeError)
         labels = {one.label for one in self.releases}
-        if self.label == "proven" and labels != {"proven"}:
+        if not labels or (self.label == "proven" and labels != {"proven"}):
             raise GuaranteeError(
                 "A proven interval must come with the releases that it was computed from, all of "
-                f"them proven; got {', '.join(sorted(labels)) or 'none'}."
+                "them proven, and a conditional one with its releases; got "
+                f"{', '.join(sorted(labels)) or 'none'}."
             )
         if "nominal" in labels:
             raise GuaranteeError("What was only simulated has no guarantee; got a nominal release.")
         parts = [one.guarantee for one in self.releases]
-        if parts and not covers(guarantee, parts) and compose(*parts) != guarantee:
+        if not covers(guarantee, parts) and compose(*parts) != guarantee:
             raise GuaranteeError(
                 "The guarantee of an interval must be that of its releases together; got "
                 f"{guarantee} for {'; '.join(map(str, parts))}."
             )
+        if self.claimed is not None or self.supported is not None or self.why:
+            raise GuaranteeError(
+                "An interval with a guarantee must have no other claims beside it; got "
+                f"{self.claimed!r}, {self.supported!r} and {len(self.why)} reasons."
+            )
+
+    def _check_method(self) -> None:
+        """Refuse what the method does not make of its releases."""
+        choice("method", self.method, tuple(METHODS), error=GuaranteeError)
+        method = METHODS[self.method]
+        kinds = {type(one) for one in self.releases} | {method.kind} - {None}
+        if len(kinds) > 1 or not method.least <= len(self.releases) <= method.most:
+            raise GuaranteeError(
+                f"An interval by {self.method} must come with releases of the kind and number that "
+                f"it takes; got {len(self.releases)}."
+            )
+        # The second sentence of a method is for what has no family.
+        self._check_assumptions(method.coverage[: 2 if self.family is None else 1])
+        if self.family is not None and not all(
+            type(one) is Release and is_family_of(self.family, one) for one in self.releases
+        ):
+            raise GuaranteeError(
+                "The family of an interval must be one of this package's, and that of its "
+                f"releases; got {shown(self.family)}."
+            )
+        if method.families and self.family is None and self.label == "proven":
+            raise GuaranteeError(
+                f"A proven interval by {self.method} must say for which family of this package; "
+                "got none."
+            )
+        ends = self._ends()
+        if ends is not None and not same_ends((self.lower, self.upper), ends):
+            raise GuaranteeError(
+                f"The ends of an interval by {self.method} must be those that follow from its "
+                f"releases, {ends[0]:g} and {ends[1]:g}; got {self.lower:g} and {self.upper:g}."
+            )
+
+    def _check_assumptions(self, coverage: tuple[str, ...]) -> None:
+        """Refuse a list that lacks an assumption, and a label that the list does not bear out."""
+        wanted = {words for one in self.releases for words in one.assumptions}
+        beyond = wanted | set(self.assumptions) - set(coverage)
+        if not wanted <= set(self.assumptions) or not set(coverage) & set(self.assumptions):
+            raise GuaranteeError(
+                "The assumptions of an interval must hold those of its releases, and what is known "
+                f"of the coverage of its method; got {len(self.assumptions)} others."
+            )
+        if self.label == "conditional" and not beyond:
+            raise GuaranteeError(
+                "A conditional interval must have an assumption that its guarantee rests on; got "
+                "none but on its coverage."
+            )
+        if self.label == "proven" and beyond:
+            raise GuaranteeError(
+                "A proven interval must have no assumptions but on its coverage; got "
+                f"{shown(sorted(beyond)[0])}."
+            )
+
+    def _ends(self) -> tuple[float, float] | None:
+        """Return the ends that follow from the releases, or None where they do not."""
+        method = METHODS[self.method]
+        return method.ends and method.ends(self.releases, self.family, self.prob)
+
+    @property
+    def unchecked(self) -> tuple[str, ...]:
+        """Return the fields that do not follow from the releases: they are the publisher's word.
+
+        All others are computed again when a card is read, and so are these where the method has
+        nothing random about it.
+        """
+        if not self.releases:
+            return ("lower", "upper", "prob", "claimed", "supported", "why")
+        return () if self._ends() else ("lower", "upper", "prob")
 
     @property
     def release(self) -> Any:
@@ -180,6 +266,8 @@ class PrivateInterval:
         else:
             lines.append(f"Guarantee: {self.guarantee}.")
         lines += [f"Assumption: {assumption}" for assumption in self.assumptions]
+        if self.unchecked:
+            lines.append(f"On the publisher's word: {', '.join(self.unchecked)}.")
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -190,17 +278,3 @@ def checked_prob(prob: Any) -> float:
     """Return a probability strictly between 0 and 1."""
     meaning = "how likely the interval is to cover"
     return probability("prob", prob, meaning=meaning, error=GuaranteeError)
-
-
-def share_of(guarantee: PureDP, parts: int) -> PureDP:
-    """Return one of several equal parts of a pure guarantee, which together are at most all of it.
-
-    Examples
-    --------
-    >>> share_of(PureDP(1.0, neighbours="replace_one"), 2).epsilon
-    0.5
-    """
-    share = guarantee.epsilon / parts
-    while parts * exactly(share) > exactly(guarantee.epsilon):
-        share = math.nextafter(share, 0.0)
-    return PureDP(share, neighbours=guarantee.neighbours, unit=guarantee.unit)

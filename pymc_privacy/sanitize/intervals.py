@@ -8,35 +8,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
 
 from pymc_privacy.accounting import PureDP
 from pymc_privacy.arguments import generator, instance, integer
 from pymc_privacy.errors import ReleaseError
+from pymc_privacy.sanitize.budget import share_of
 from pymc_privacy.sanitize.calibrate import promised
 from pymc_privacy.sanitize.exact_noise import ExactNoise
-from pymc_privacy.sanitize.families import (
-    Family,
-    NormalMean,
-    NormalVariance,
-    Proportion,
-    Rate,
-    Slope,
-)
-from pymc_privacy.sanitize.families.base import MOST
-from pymc_privacy.sanitize.interval import (
-    FOREIGN,
-    PRIOR_AVERAGE,
-    PrivateInterval,
-    checked_prob,
-    share_of,
-)
+from pymc_privacy.sanitize.families import OWN, Family
+from pymc_privacy.sanitize.families.base import FOREIGN, MOST
+from pymc_privacy.sanitize.interval import PrivateInterval, checked_prob
 from pymc_privacy.sanitize.ledger import Ledger
+from pymc_privacy.sanitize.methods import METHODS, MOST_RELEASES, multiple_ends, within_support
 from pymc_privacy.sanitize.plan import (
     ReleasePlan,
     Totals,
@@ -52,11 +39,6 @@ from pymc_privacy.sanitize.truncated import discrete_laplace_between, laplace_be
 _ENOUGH, _FEWEST, _BATCHES = 1000, 100, 25  # draws of the posterior; and how often to try
 _MOST_DRAWS = 10**7
 _WIDEST = 2.0**50  # of noise that can be simulated in 64 bits
-_OWN = (Proportion, Rate, NormalMean, NormalVariance, Slope)
-APPROXIMATE = (
-    "Coverage is approximate, for many records, where the model holds and its bounds clip hardly "
-    "any record. With few records, or near the ends of the range, it can be far lower, even 0."
-)
 
 
 def noise_aware_interval(
@@ -112,13 +94,9 @@ def noise_aware_interval(
     """
     prob, rng, ledger = checked_prob(prob), checked_rng(rng), checked_ledger(ledger)
     draws = integer("draws", draws, least=1, most=_MOST_DRAWS, error=ReleaseError)
-    plan = plan_total(family, epsilon, name)
-    totals = family_totals(plan, family, records, size=size)
-    charge(ledger, plan.guarantee, plan.name, unless=family.name)
-    published = with_noise(ExactNoise(), plan, totals, "exact")
-    lower, upper = noise_aware_ends(rng, published, family, prob, draws)
-    options: dict[str, Any] = {"lower": lower, "upper": upper, "prob": prob}
-    return _labelled("noise-aware posterior", plan, (published,), PRIOR_AVERAGE, **options)
+    published = published_total(records, family, epsilon, size=size, ledger=ledger, name=name)
+    ends = noise_aware_ends(rng, published, family, prob, draws)
+    return _labelled("noise-aware posterior", published.plan, (published,), family, ends, prob)
 
 
 def bootstrap_interval(
@@ -152,13 +130,9 @@ def bootstrap_interval(
     """
     prob, rng, ledger = checked_prob(prob), checked_rng(rng), checked_ledger(ledger)
     repeats = integer("repeats", repeats, least=2, most=_MOST_DRAWS, error=ReleaseError)
-    plan = plan_total(family, epsilon, name)
-    totals = family_totals(plan, family, records, size=size)
-    charge(ledger, plan.guarantee, plan.name, unless=family.name)
-    published = with_noise(ExactNoise(), plan, totals, "exact")
-    lower, upper = bootstrap_ends(rng, published, family, prob, repeats)
-    options: dict[str, Any] = {"lower": lower, "upper": upper, "prob": prob}
-    return _labelled("parametric bootstrap", plan, (published,), APPROXIMATE, **options)
+    published = published_total(records, family, epsilon, size=size, ledger=ledger, name=name)
+    ends = bootstrap_ends(rng, published, family, prob, repeats)
+    return _labelled("parametric bootstrap", published.plan, (published,), family, ends, prob)
 
 
 def multiple_sanitization_interval(
@@ -197,7 +171,7 @@ def multiple_sanitization_interval(
     prob, ledger = checked_prob(prob), checked_ledger(ledger)
     meaning = "2 or more, for their variance"
     releases = integer(
-        "releases", releases, least=2, most=1000, meaning=meaning, error=ReleaseError
+        "releases", releases, least=2, most=MOST_RELEASES, meaning=meaning, error=ReleaseError
     )
     whole = plan_total(family, epsilon, name)
     assert isinstance(whole.guarantee, PureDP)
@@ -206,9 +180,8 @@ def multiple_sanitization_interval(
     totals = family_totals(plan, family, records, size=size)
     charge(ledger, whole.guarantee, whole.name, unless=family.name)
     published = tuple(with_noise(ExactNoise(), plan, totals, "exact") for _ in range(releases))
-    lower, upper = multiple_ends(published, family, prob)
-    options: dict[str, Any] = {"lower": lower, "upper": upper, "prob": prob}
-    return _labelled("multiple sanitization", whole, published, APPROXIMATE, **options)
+    ends = multiple_ends(published, family, prob)
+    return _labelled("multiple sanitization", whole, published, family, ends, prob)
 
 
 # ---------------------------------------------------------------- plans, and totals
@@ -220,7 +193,7 @@ def plan_total(family: Family, epsilon: float, name: str | None = None) -> Relea
     name = family.name if name is None else name
     labels: dict[str, Any] = {"neighbours": "replace_one", "unit": "one record"}
     guarantee = promised(epsilon=epsilon, delta=None, rho=None, **labels)
-    if type(family) in _OWN and family.moments is not None:
+    if type(family) in OWN and family.moments is not None:
         plan = plan_moments(family.moments, guarantee, name)
     else:
         stated = family.sensitivity
@@ -232,7 +205,7 @@ def plan_total(family: Family, epsilon: float, name: str | None = None) -> Relea
             name=name,
             **labels,
         )
-    if type(family) not in _OWN:
+    if type(family) not in OWN:
         words = FOREIGN.format(name=name, kind=type(family).__name__)
         plan = replace(plan, words=(words,))
     if plan.scale > _WIDEST:
@@ -256,6 +229,22 @@ def family_totals(
             f"from their number and the bounds; got {totals.size} records."
         )
     return totals
+
+
+def published_total(
+    records: Any,
+    family: Family,
+    epsilon: float,
+    *,
+    size: int | None,
+    ledger: Ledger | None,
+    name: str | None,
+) -> Release:
+    """Plan, look at the records, charge, and draw: in this order."""
+    plan = plan_total(family, epsilon, name)
+    totals = family_totals(plan, family, records, size=size)
+    charge(ledger, plan.guarantee, plan.name, unless=family.name)
+    return with_noise(ExactNoise(), plan, totals, "exact")
 
 
 def checked_rng(rng: Any) -> np.random.Generator:
@@ -284,7 +273,7 @@ def noise_aware_ends(
     parameters, log_weights = (np.concatenate(part) for part in zip(*batches, strict=True))
     tail = (1 - prob) / 2
     lower, upper = weighted_quantiles(parameters, log_weights, (tail, 1 - tail))
-    return _within(family, lower), _within(family, upper)
+    return within_support(family, lower), within_support(family, upper)
 
 
 def noise_aware_draws(
@@ -318,21 +307,7 @@ def bootstrap_ends(
     totals = family.resample(rng, total, published.size, repeats)
     estimates, _ = family.estimate(totals + _noise(rng, published, repeats), published.size)
     lower, upper = np.quantile(estimates, [(1 - prob) / 2, (1 + prob) / 2])
-    return _within(family, lower), _within(family, upper)
-
-
-def multiple_ends(published: Sequence[Release], family: Family, prob: float) -> tuple[float, float]:
-    """Return the combined interval of several releases."""
-    count, size = len(published), published[0].size
-    assert size is not None
-    totals = np.array([np.atleast_1d(one.value) for one in published])
-    estimates, variances = family.estimate(totals, size)
-    within, between = variances.mean(), estimates.var(ddof=1)
-    variance = within + between / count
-    freedom = np.inf if between == 0 else (count - 1) * (1 + count * within / between) ** 2
-    reach = student.ppf((1 + prob) / 2, freedom) * np.sqrt(variance)
-    middle = float(estimates.mean())
-    return _within(family, middle - reach), _within(family, middle + reach)
+    return within_support(family, lower), within_support(family, upper)
 
 
 def _noise(rng: np.random.Generator, published: Release, draws: int) -> np.ndarray:
@@ -360,25 +335,23 @@ def weighted_quantiles(
     return [float(values[order[min(k, len(order) - 1)]]) for k in where]
 
 
-def _within(family: Family, end: float) -> float:
-    low, high = family.support
-    return float(np.clip(end, low, high))
-
-
 def _labelled(
     method: str,
     plan: ReleasePlan,
     published: tuple[Release, ...],
-    coverage: str,
-    **numbers: Any,
+    family: Family,
+    ends: tuple[float, float],
+    prob: float,
 ) -> PrivateInterval:
     """Return an interval that is as proven as its plan is."""
     return PrivateInterval(
-        method=method,
+        *ends,
+        prob,
+        method,
         label=plan.label,  # type: ignore[arg-type]
-        assumptions=(*plan.assumptions, coverage),
+        assumptions=(*plan.assumptions, METHODS[method].coverage[0]),
         guarantee=plan.guarantee,
         releases=published,
         name=plan.name,
-        **numbers,
+        family=family if type(family) in OWN else None,
     )

@@ -71,8 +71,9 @@ class Lattice:
     def _check_ends(self) -> None:
         if not np.all(np.abs(self.units(self.bounds)) <= FURTHEST):
             raise ReleaseError(
-                "bounds must be at most 2^500 cells from zero (the granularity is too fine for "
-                f"them); got granularity {self.granularity!r}."
+                "bounds must be at most 2^500 cells from zero, or the granularity is too fine for "
+                "them; by default it follows from epsilon, which may be too large; got granularity "
+                f"{self.granularity!r}."
             )
 
     @property

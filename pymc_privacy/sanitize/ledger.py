@@ -30,10 +30,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pymc_privacy.accounting import Guarantee
-from pymc_privacy.arguments import flag, shown, text
+from pymc_privacy.arguments import flag, shown, title
 from pymc_privacy.arguments import path as checked_path
 from pymc_privacy.errors import BudgetError, GuaranteeError, LedgerError
-from pymc_privacy.sanitize.budget import check_budget, covers, left, total
+from pymc_privacy.sanitize.budget import can_be_charged, check_budget, covers, left, total
 from pymc_privacy.sanitize.plain import to_plain
 from pymc_privacy.sanitize.seal import Seal, secret_of, torn
 
@@ -123,7 +123,7 @@ class Ledger:
                     f"{content.budget}; got {budget}."
                 )
             assert content.budget is not None
-            self.budget: Guarantee = content.budget
+            self._budget: Guarantee = content.budget
 
     def __repr__(self) -> str:
         seal = "sealed with a key" if self.keyed else "without a key"
@@ -136,6 +136,11 @@ class Ledger:
             f"<Ledger {self.path}, {seal}. Budget: {self.budget}. Spent on {len(charges)} charges: "
             f"{spent}. Remaining: {self.remaining or 'nothing'}>"
         )
+
+    @property
+    def budget(self) -> Guarantee:
+        """Return what all charges together may promise; the file says it, and nobody changes it."""
+        return self._budget
 
     @property
     def keyed(self) -> bool:
@@ -201,7 +206,7 @@ class Ledger:
                 f"A ledger books guarantees; got {shown(wanted)}, as of a result that is only "
                 "nominal."
             )
-        text("what", what, meaning="what the charge is for", error=LedgerError)
+        title("what", what, meaning="what the charge is for", error=LedgerError)
         spent = [charge.guarantee for charge in before]
         if not covers(self.budget, [*spent, wanted]):
             raise BudgetError(
@@ -309,7 +314,7 @@ class Ledger:
         budget, charges, seals = None, [], [""]
         for number, raw in enumerate(lines, start=1):
             line = self._seal.opened(raw, after=seals[-1], first=number == 1)
-            if line is None:
+            if line is None or (number > 1 and not can_be_charged(budget, line["guarantee"])):
                 where = f"line {number} of {self.path}"
                 raise LedgerError(self._seal.damage(raw, where, first=number == 1))
             seals.append(line["digest"])

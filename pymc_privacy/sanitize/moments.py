@@ -1,7 +1,8 @@
 """Totals of moments: their coordinates move together, by less than their bounds say.
 
 Records on [-1, 1] contribute their first and second moments. A reader of a card finds the
-sensitivity by the name of the statistic, and believes no number on the card.
+sensitivity by the name of the statistic, and believes no number on the card. The proofs are about
+products of the same numbers; other contributions have no such sensitivity, and are told apart.
 """
 
 from __future__ import annotations
@@ -9,22 +10,58 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
 # Contributions are computed in floats; their errors are far below this share of the sensitivity.
 ROUNDING = Fraction(1, 2**40)
 
 
 @dataclass(frozen=True)
 class Moments:
-    """What a record contributes, and how far replacing one moves the total, in L1."""
+    """What a record contributes, and how far replacing one moves the total, in L1.
+
+    Parameters
+    ----------
+    name : str
+    products : tuple of tuple of int
+        Of which of the record's numbers each contribution is the product.
+    bounds : tuple of (float, float)
+    l1 : Fraction
+    proof : str
+    """
 
     name: str
+    products: tuple[tuple[int, ...], ...]
     bounds: tuple[tuple[float, float], ...]
     l1: Fraction
     proof: str
 
+    def of(self, values: np.ndarray) -> np.ndarray:
+        """Return the contributions of records on [-1, 1], one row each.
+
+        Examples
+        --------
+        >>> NORMAL.of(np.array([[0.5], [-1.0]])).tolist()
+        [[0.5, 0.25], [-1.0, 1.0]]
+        """
+        return np.stack([values[:, factors].prod(axis=1) for factors in self.products], axis=1)
+
+    def are(self, contributions: np.ndarray) -> bool:
+        """Tell whether contributions are the moments of records on [-1, 1], to the last bit.
+
+        Examples
+        --------
+        >>> NORMAL.are(np.array([[0.5, 0.25]])), NORMAL.are(np.array([[-1.0, 0.0]]))
+        (True, False)
+        """
+        first = [k for k, factors in enumerate(self.products) if len(factors) == 1]
+        values = np.clip(contributions[:, first], -1.0, 1.0)
+        return bool(np.array_equal(self.of(values), contributions))
+
 
 NORMAL = Moments(
     name="(v, v^2)",
+    products=((0,), (0, 0)),
     bounds=((-1.0, 1.0), (0.0, 1.0)),
     l1=Fraction(9, 4) * (1 + ROUNDING),
     proof=(
@@ -34,6 +71,7 @@ NORMAL = Moments(
 )
 REGRESSION = Moments(
     name="(v, v^2, t, v t, t^2)",
+    products=((0,), (0, 0), (1,), (0, 1), (1, 1)),
     bounds=((-1.0, 1.0), (0.0, 1.0), (-1.0, 1.0), (-1.0, 1.0), (0.0, 1.0)),
     l1=Fraction(13, 2) * (1 + ROUNDING),
     proof=(

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from pymc_privacy.accounting import Guarantee, PureDP
-from pymc_privacy.arguments import flag, instance, integer, refusal, text
+from pymc_privacy.arguments import flag, instance, integer, refusal, sentences, title
 from pymc_privacy.errors import ReleaseError
 from pymc_privacy.mechanisms import (
     AdditiveMechanism,
@@ -60,7 +60,8 @@ class ReleasePlan:
     stated : float, optional
         A sensitivity that the curator states.
     moments : str, optional
-        The name of what is contributed, where its sensitivity is known.
+        The name of what is contributed, where its sensitivity is known; other contributions are
+        refused.
     words : tuple of str
         What else is taken on trust.
 
@@ -82,7 +83,11 @@ class ReleasePlan:
 
     def __post_init__(self) -> None:
         checked_name(self.name)
-        text("unit", self.guarantee.unit, meaning="what a record is", error=ReleaseError)
+        instance("lattice", self.lattice, Lattice, "a Lattice", error=ReleaseError)
+        instance("guarantee", self.guarantee, Guarantee, "a guarantee", error=ReleaseError)
+        sentences("words", self.words, error=ReleaseError)
+        whole = flag("whole", self.whole, meaning="contributions are whole", error=ReleaseError)
+        object.__setattr__(self, "whole", whole)
         level_of(self.guarantee)
         if self.stated is not None:
             object.__setattr__(self, "stated", checked_sensitivity(self.stated))
@@ -99,7 +104,7 @@ class ReleasePlan:
         self.mechanism  # noqa: B018
 
     def _check_moments(self) -> None:
-        known = MOMENTS.get(self.moments or "")
+        known = MOMENTS.get(self.moments) if isinstance(self.moments, str) else None
         if (
             known is None
             or self.lattice.bounds != known.bounds
@@ -189,6 +194,11 @@ class ReleasePlan:
                 f"contributions must have one row for each of the {size} records that were "
                 f"declared with size=; got {len(rows)}."
             )
+        if self.moments is not None and not MOMENTS[self.moments].are(rows):
+            raise ReleaseError(
+                f"contributions must be {self.moments} of numbers in [-1, 1], for which the "
+                "sensitivity of this plan was proved; got others."
+            )
         integers = self.lattice.totals(rows[:, 0] if self.lattice.scalar else rows)
         return Totals(tuple(integers), len(rows))
 
@@ -261,7 +271,7 @@ def checked_ledger(ledger: Any) -> Ledger | None:
 
 def checked_name(name: Any) -> str:
     """Return the name of what is published."""
-    return text("name", name, meaning="of what is published", error=ReleaseError)
+    return title("name", name, meaning="of what is published", error=ReleaseError)
 
 
 def charge(ledger: Ledger | None, guarantee: Guarantee, name: str, *, unless: str) -> None:

@@ -29,15 +29,15 @@ from pymc_privacy.arguments import (
     real,
     reals,
     refusal,
-    text,
+    title,
 )
 from pymc_privacy.errors import GuaranteeError
 from pymc_privacy.sanitize.calibrate import exactly
 from pymc_privacy.sanitize.histogram import Collapse, collapse_rule, p3_histogram
 from pymc_privacy.sanitize.interval import PrivateInterval, checked_prob
+from pymc_privacy.sanitize.methods import INDEPENDENT, VARIANTS
 
 Variant = Literal["+m*", "-m*", "+m", "-m"]
-VARIANTS: tuple[Variant, ...] = ("+m*", "-m*", "+m", "-m")
 
 
 def precise_interval(
@@ -68,7 +68,7 @@ def precise_interval(
     'nominal'
     """
     prob = checked_prob(prob)
-    text("name", name, error=GuaranteeError)
+    title("name", name, error=GuaranteeError)
     tail = (1 - prob) / 2
     options = {"epsilon": epsilon, "mu": mu, "collapse": collapse, "variant": variant}
     lower, upper = precise_quantiles(
@@ -95,7 +95,7 @@ def precise_interval(
         prob=prob,
         method=f"PRECISE {variant}",
         label="nominal",
-        assumptions=("Draws come from the exact posterior, independently.",),
+        assumptions=(INDEPENDENT,),
         guarantee=None,
         claimed=claimed,
         supported=supported if rule.fixed else None,

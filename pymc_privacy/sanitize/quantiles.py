@@ -15,12 +15,20 @@ from typing import Any, Literal
 import numpy as np
 
 from pymc_privacy.accounting import Neighbours, PureDP
-from pymc_privacy.arguments import Shape, choice, integer, neighbours, pair, probability, reals
+from pymc_privacy.arguments import (
+    Shape,
+    choice,
+    instance,
+    integer,
+    neighbours,
+    pair,
+    probability,
+    reals,
+)
 from pymc_privacy.errors import GuaranteeError, ReleaseError
 from pymc_privacy.sanitize.calibrate import exactly
 from pymc_privacy.sanitize.exact_noise import ExactNoise, RandBelow
 from pymc_privacy.sanitize.exponential_choice import CELLS, cells_of, middle_of, select
-from pymc_privacy.sanitize.interval import PrivateInterval, checked_prob, share_of
 from pymc_privacy.sanitize.ledger import Ledger
 from pymc_privacy.sanitize.plan import charge, checked_date, checked_ledger, checked_name
 from pymc_privacy.sanitize.releases import NOT_PROTECTED
@@ -106,6 +114,7 @@ class PrivateQuantile(float):
 
     def __new__(cls, plan: QuantilePlan, cell: int, published: str) -> PrivateQuantile:
         """Return the middle of the cell."""
+        instance("plan", plan, QuantilePlan, "a QuantilePlan", error=ReleaseError)
         where = integer("cell", cell, least=0, most=CELLS - 1, error=ReleaseError)
         self = super().__new__(cls, middle_of(where, plan.bounds))
         self.plan, self.cell, self.published = plan, where, checked_date(published)
@@ -192,7 +201,7 @@ def pp_quantile(
     """
     guarantee = PureDP(epsilon, neighbours="replace_one")
     plan = QuantilePlan("draws", quantile, bounds, guarantee, name)
-    [published] = _published([plan], draws, ledger, guarantee, unless="pp_quantile")
+    [published] = published_quantiles([plan], draws, ledger, guarantee, unless="pp_quantile")
     return published
 
 
@@ -243,53 +252,8 @@ def private_quantile(
     """
     guarantee = PureDP(epsilon, neighbours=neighbours)
     plan = QuantilePlan("records", quantile, bounds, guarantee, name)
-    [published] = _published([plan], records, ledger, guarantee, unless="private_quantile")
+    [published] = published_quantiles([plan], records, ledger, guarantee, unless="private_quantile")
     return published
-
-
-def pp_interval(
-    draws: Any,
-    *,
-    bounds: tuple[float, float],
-    epsilon: float,
-    prob: float = 0.95,
-    ledger: Ledger | None = None,
-    name: str = "parameter",
-) -> PrivateInterval:
-    """Return an interval of two `pp_quantile`, half the budget each: proven, and of little use.
-
-    Parameters
-    ----------
-    draws, bounds, epsilon, ledger
-        As for `pp_quantile`.
-    prob : float
-    name : str
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import pymc_privacy as pmp
-    >>> draws = np.random.default_rng(1).beta(31, 71, size=100)
-    >>> pmp.pp_interval(draws, bounds=(0, 1), epsilon=1.0).label
-    'proven'
-    """
-    prob = checked_prob(prob)
-    guarantee = PureDP(epsilon, neighbours="replace_one")
-    half = share_of(guarantee, 2)
-    tail = (1 - prob) / 2
-    plans = [QuantilePlan("draws", q, bounds, half, name) for q in (tail, 1 - tail)]
-    published = _published(plans, draws, ledger, guarantee, unless="parameter")
-    return PrivateInterval(
-        lower=float(published[0]),
-        upper=float(published[1]),
-        prob=prob,
-        method="PPquantile",
-        label="proven",
-        assumptions=("Coverage: none is known; the two ends are nearly uniform on the bounds.",),
-        guarantee=guarantee,
-        releases=tuple(published),
-        name=name,
-    )
 
 
 def checked_draws(draws: Any) -> np.ndarray:
@@ -298,7 +262,7 @@ def checked_draws(draws: Any) -> np.ndarray:
     return reals("draws", draws, shapes=shapes, confidential=True, error=ReleaseError).ravel()
 
 
-def _published(
+def published_quantiles(
     plans: list[QuantilePlan],
     values: Any,
     ledger: Ledger | None,

@@ -5,17 +5,21 @@ The fields are filled in as far as the release itself knows them.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pymc_privacy.accounting import ApproximateDP, PureDP
-from pymc_privacy.arguments import instance, refusal, text
+from pymc_privacy.arguments import instance, integer, real, refusal, text
 from pymc_privacy.errors import ReleaseError
 from pymc_privacy.sanitize.plain import to_plain
 from pymc_privacy.sanitize.releases import SIMULATED, Release
 
+_WIDEST = 200  # spaces before a line
+_MOST_LINES = 10**5
+_YAML_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}  # not strings in YAML
 _UNITS = {
     "replace_one": "Adjacent data sets have the same number of records and differ in one of them.",
     "add_remove": "Adjacent data sets differ by one record that is added or removed.",
@@ -116,26 +120,65 @@ def _privacy_loss(release: Release) -> dict[str, Any]:
 def to_yaml(entry: Any, indent: int = 0) -> str:
     """Return nested dictionaries and lists as YAML; strings are quoted as in JSON, which is YAML.
 
+    Parameters
+    ----------
+    entry : dict or list
+        With strings for keys, and strings, finite numbers, True, False, None, dictionaries and
+        lists for values.
+    indent : int
+        How many spaces come first in each line.
+
     Examples
     --------
-    >>> print(to_yaml({"tier": 3, "basic": {"data_curators": ["An office"]}}))
+    >>> print(to_yaml({"tier": 3, "basic": {"data_curators": ["An office"]}, "a: b": []}))
     tier: 3
     basic:
       data_curators:
         - "An office"
+    "a: b": []
     """
-    pad = " " * indent
+    instance("entry", entry, (dict, list), "a dictionary or a list", error=ReleaseError)
+    indent = integer("indent", indent, least=0, most=_WIDEST, error=ReleaseError)
+    lines = list(itertools.islice(_lines(entry, indent), _MOST_LINES + 1))
+    if len(lines) > _MOST_LINES:
+        raise ReleaseError(f"entry must have at most {_MOST_LINES} values; got more.")
+    return "\n".join(lines) if entry else " " * indent + _scalar(entry)
+
+
+def _lines(entry: Any, indent: int) -> Iterator[str]:
+    if indent > _WIDEST:
+        raise ReleaseError(f"entry must be nested {_WIDEST // 2} deep at most; got more.")
+    items = [("-", item) for item in entry]
     if isinstance(entry, dict):
-        return "\n".join(
-            f"{pad}{key}:\n{to_yaml(value, indent + 2)}"
-            if isinstance(value, dict | list) and value
-            else f"{pad}{key}: {_scalar(value)}"
-            for key, value in entry.items()
-        )
-    return "\n".join(f"{pad}- {_scalar(item)}" for item in entry)
+        items = [(f"{_key(key)}:", value) for key, value in entry.items()]
+    for start, value in items:
+        nested = isinstance(value, dict | list) and value
+        yield " " * indent + (start if nested else f"{start} {_scalar(value)}")
+        if nested:
+            yield from _lines(value, indent + 2)
+
+
+def _key(key: Any) -> str:
+    """Return a key as it is where YAML takes it for a word, and quoted elsewhere."""
+    instance("A key of entry", key, str, "a string", error=ReleaseError)
+    plain = re.fullmatch("[a-z]+(_[a-z]+)*", key) and key not in _YAML_WORDS
+    return str(key) if plain else _quoted(key)
 
 
 def _scalar(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return _quoted(value)
+    if not isinstance(value, bool | None | dict | list):
+        # Real numbers that are no plain ones, as those of NumPy, are refused.
+        kinds, wanted = (int, float), "a string, a finite number, True, False, None, or a list"
+        instance("A value of entry", value, kinds, wanted, error=ReleaseError)
+        real("A number of entry", value, error=ReleaseError)
+    text = json.dumps(value)
     # Without a point YAML 1.1 takes 1e-06 for a word.
     return text.replace("e", ".0e") if isinstance(value, float) and "." not in text else text
+
+
+def _quoted(line: str) -> str:
+    """Return a string in quotes; what cannot be printed YAML would take for spaces, or refuse."""
+    quoted = json.dumps(line, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted)

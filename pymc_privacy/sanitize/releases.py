@@ -225,7 +225,7 @@ def release(
         "conditional".
     granularity : float, optional
         Power of two to whose multiples contributions are rounded: 1 for integers, otherwise
-        about 2^-32 of the scale of the noise.
+        about 2^-32 of the scale of the noise, and at most 2^-20 of the sensitivity.
     integers : bool
         Contributions are whole numbers, and so are the bounds: the noise is that of integers.
         Whatever is not whole is rounded. Without it integers are treated as any real number.

@@ -6,6 +6,7 @@ byte for byte, what would be written for its content: no bit of it can be change
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import hmac
 import json
@@ -13,7 +14,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from pymc_privacy.arguments import path
+from pymc_privacy.arguments import path, title
 from pymc_privacy.errors import LedgerError
 from pymc_privacy.sanitize.budget import check_budget
 from pymc_privacy.sanitize.plain import from_plain
@@ -51,10 +52,15 @@ class Seal:
             content = {name: value for name, value in line.items() if name != "digest"}
             if not hmac.compare_digest(json.dumps(self.sealed(content)).encode(), raw):
                 return None
-            measure = "budget" if first else "guarantee"
-            line[measure] = from_plain(line[measure])
+            at = datetime.datetime.fromisoformat(line["at"])
+            if at.tzinfo != datetime.UTC or at.isoformat(timespec="seconds") != line["at"]:
+                return None
             if first:
-                check_budget(line[measure])
+                line["budget"] = from_plain(line["budget"])
+                check_budget(line["budget"])
+                return line if line["seal"] == self.name else None
+            title("what", line["what"])
+            line["guarantee"] = from_plain(line["guarantee"])
             return line
         # Errors of this package are ValueErrors, too.
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError):

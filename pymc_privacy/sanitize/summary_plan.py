@@ -9,6 +9,7 @@ the noise of the mean together.
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -18,29 +19,24 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from pymc_privacy.accounting import PureDP
-from pymc_privacy.arguments import choice, instance, integer, pair
+from pymc_privacy.arguments import choice, instance, integer, pair, shown, title
 from pymc_privacy.errors import ReleaseError
 from pymc_privacy.sanitize.calibrate import exactly, laplace_scale
 from pymc_privacy.sanitize.exact_noise import Noise
-from pymc_privacy.sanitize.families import (
-    NormalMean,
-    NormalVariance,
-    Proportion,
-    Rate,
-    SummarisedFamily,
-    SummaryBounds,
-)
-from pymc_privacy.sanitize.families.base import MOST
-from pymc_privacy.sanitize.interval import FOREIGN
+from pymc_privacy.sanitize.families import OWN, SummarisedFamily, SummaryBounds
+from pymc_privacy.sanitize.families.base import FOREIGN, MOST
 from pymc_privacy.sanitize.plan import checked_date, checked_name
-from pymc_privacy.sanitize.releases import SAMPLERS
 
 _CELL = 2.0**-32  # of the noise scale
 _FLOATS = 2.0**-45  # relative; means and deviations in floats are this accurate, and more
 _SHARE = 0.6  # of epsilon, for the centre
 _SAFE = 1 + 2.0**-20
 _WIDEST = 2.0**400  # of what is published, and of noise
-_OWN = (Proportion, Rate, NormalMean, NormalVariance)
+STATED = (
+    "No neighbour moves the mean of the draws by more than {centre:g}, nor their standard "
+    "deviation by more than {spread:g}, Monte Carlo error included, and none exceeds {largest:g}: "
+    "stated by the curator, and not checked."
+)
 
 
 @dataclass(frozen=True)
@@ -60,8 +56,8 @@ class SummaryPlan:
         Whose bounds they are; None where somebody states them.
     size : int, optional
         The number of records, which those bounds depend on, and which is public.
-    words : tuple of str
-        What is assumed where somebody states the bounds.
+    author : str, optional
+        The class whose author states them; without one the curator does.
     """
 
     name: str
@@ -70,7 +66,7 @@ class SummaryPlan:
     bounds: SummaryBounds
     family: SummarisedFamily | None = None
     size: int | None = None
-    words: tuple[str, ...] = ()
+    author: str | None = None
 
     def __post_init__(self) -> None:
         checked_name(self.name)
@@ -84,17 +80,13 @@ class SummaryPlan:
                 'A summary must be released under neighbours="replace_one", for which it is '
                 f"calibrated; got {self.guarantee.neighbours!r}."
             )
-        if self.family is None:
-            known = bool(self.words) and self.size is None
-        else:
-            size = integer("size", self.size, least=self.family.least, error=ReleaseError)
-            known = type(self.family) in _OWN and not self.words
-            known = known and self.bounds == self.family.summary_bounds(size)
-            known = known and self.support == self.family.support
-        if not known:
+        instance("bounds", self.bounds, SummaryBounds, "a SummaryBounds", error=ReleaseError)
+        if self.author is not None:
+            title("author", self.author, error=ReleaseError)
+        if not (self.size is None if self.family is None else self._is_known):
             raise ReleaseError(
-                "A summary must have the bounds of its family and size, or assumptions in words; "
-                f"got {self.bounds} with {self.family!r}."
+                "A summary must have the bounds of its family and size, or neither and somebody "
+                f"who states them; got {self.bounds} with {shown(self.family)}."
             )
         numbers = (*self.steps, self.largest, self.scale, *map(abs, self.support))
         if not all(0 <= number <= _WIDEST for number in numbers) or min(self.steps) <= 0:
@@ -105,9 +97,34 @@ class SummaryPlan:
             )
 
     @property
+    def _is_known(self) -> bool:
+        """Tell whether the bounds are those that were proved for the family."""
+        family: Any = self.family
+        if not is_summarised(family) or self.author is not None:
+            return False
+        size = integer("size", self.size, least=family.least, error=ReleaseError)
+        return self.bounds == family.summary_bounds(size) and self.support == family.support
+
+    @property
     def label(self) -> str:
         """Return "proven", or "conditional" where somebody states the bounds."""
-        return "conditional" if self.family is None else "proven"
+        return "conditional" if self.assumptions else "proven"
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Return what the guarantee rests on and nobody has checked: it follows from the plan."""
+        if self.family is not None:
+            return ()
+        if self.author is not None:
+            return (FOREIGN.format(name=self.name, kind=self.author),)
+        bounds = self.bounds
+        return (
+            STATED.format(
+                centre=bounds.centre_sensitivity,
+                spread=bounds.spread_sensitivity,
+                largest=bounds.largest_spread,
+            ),
+        )
 
     @property
     def steps(self) -> tuple[float, float]:
@@ -197,7 +214,7 @@ class SummaryRelease:
 
     def __post_init__(self) -> None:
         instance("plan", self.plan, SummaryPlan, "a SummaryPlan", error=ReleaseError)
-        choice("sampler", self.sampler, SAMPLERS, error=ReleaseError)
+        choice("sampler", self.sampler, ("exact", "simulated"), error=ReleaseError)
         checked_date(self.published)
         fits = isinstance(self.integers, tuple) and len(self.integers) == 2
         if not fits or not all(type(i) is int and abs(i) < 2**900 for i in self.integers):
@@ -216,7 +233,7 @@ class SummaryRelease:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Return what the guarantee rests on and nobody has checked."""
-        return self.plan.words
+        return self.plan.assumptions
 
     @property
     def guarantee(self) -> PureDP:
@@ -239,10 +256,14 @@ def plan_summary(family: SummarisedFamily, size: int, guarantee: PureDP, name: s
             f"from their number and the bounds; got {size} records."
         )
     options: dict[str, Any] = {"bounds": family.summary_bounds(size), "support": family.support}
-    if type(family) in _OWN:
+    if is_summarised(family):
         return SummaryPlan(name, guarantee, family=family, size=size, **options)
-    words = FOREIGN.format(name=name, kind=type(family).__name__)
-    return SummaryPlan(name, guarantee, words=(words,), **options)
+    return SummaryPlan(name, guarantee, author=type(family).__name__, **options)
+
+
+def is_summarised(family: Any) -> bool:
+    """Tell whether a family is one of this package whose posterior has bounded moments."""
+    return type(family) in OWN and isinstance(family, SummarisedFamily)
 
 
 def _over(largest: float, step: float) -> float:
@@ -256,7 +277,9 @@ def _reach(sd: float, scale: float, error: float) -> float:
     def excess(w: float) -> float:
         return 2 * normal_laplace_tail(w, sd, scale) - error
 
-    return float(brentq(excess, 0.0, 40 * sd + scale * math.log(1 / error) * 3))
+    most = 40 * sd + scale * math.log(1 / error) * 3
+    # To the last digits of any number, however small the scale of the parameter is.
+    return float(brentq(excess, 0.0, most, xtol=sys.float_info.min, maxiter=1000))
 
 
 def normal_laplace_tail(w: float, sd: float, scale: float) -> float:

@@ -327,6 +327,35 @@ def test_a_second_budget_is_refused_even_with_the_right_seal(path):
             use()
 
 
+@pytest.mark.parametrize("keyed", [False, True], ids=["without a key", "with a key"])
+def test_lines_that_no_ledger_writes_are_refused_even_with_the_right_seal(path, secret, keyed):
+    key = {"key": secret} if keyed else {}
+    _, content = three_charges(path, **key)
+    seal = Seal(secret.read_bytes().rstrip() if keyed else None)
+    foreign = {"measure": "gaussian", "mu": 0.1, **REPLACE, "unit": "one record"}
+    other = {"measure": "pure", "epsilon": 0.1, **REPLACE, "unit": "one household"}
+    for number, field, values in (
+        (0, "seal", ["magic", None, "HMAC-SHA256" if not keyed else "SHA-256"]),
+        (0, "at", [3, "", "yesterday", "2026-01-01", "2026-01-01T00:00:00", None]),
+        (0, "budget", [foreign | {"neighbours": None}, {}, None, 1.0]),
+        (2, "what", [3, "", "a ", "two\nlines", None, []]),
+        (2, "at", [3, "9999-12-31T23:59:59-01:00", "2026-01-01T00:00:00.5+00:00"]),
+        (2, "guarantee", [foreign, other, {}, None, 0.1]),
+    ):
+        for value in values:
+            lines, last = [json.loads(line) for line in content.splitlines()], ""
+            lines[number][field] = value
+            for k, line in enumerate(lines):
+                del line["digest"]
+                lines[k] = seal.sealed(line | {"after": last})
+                last = lines[k]["digest"]
+            path.write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+            with pytest.raises(
+                LedgerError, match=r"altered or removed|must be opened with the key"
+            ):
+                pmp.Ledger(path, **key)
+
+
 # ---------------------------------------------------------------- keys
 
 
@@ -434,6 +463,25 @@ def test_a_name_is_charged_once_where_that_is_asked_for(path):
     ledger.check(pure(0.1), what="d", unique=True)
     assert path.read_bytes() == content
     ledger.charge(pure(0.1), what="b")
+
+
+def test_names_that_look_alike_are_alike(path):
+    ledger, content = three_charges(path)
+    for name in ("a ", " a", "a\u00a0", "a\u200b"):
+        with pytest.raises(LedgerError, match="without white space at its ends"):
+            ledger.charge(pure(0.1), what=name, unique=True)
+        with pytest.raises(pmp.errors.ReleaseError, match="name must be a line of text"):
+            pmp.release([0, 1], bounds=(0, 1), epsilon=0.1, name=name, ledger=ledger, **REPLACE)
+    assert path.read_bytes() == content
+
+
+def test_the_budget_is_that_of_the_file(path):
+    ledger, _ = three_charges(path)
+    with pytest.raises(AttributeError):
+        ledger.budget = pure(100.0)
+    with pytest.raises(BudgetError):
+        ledger.charge(pure(50.0))
+    assert ledger.budget == pure(1.0)
 
 
 def test_the_name_of_a_release_is_used_once_unless_said_otherwise(path):

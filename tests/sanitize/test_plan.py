@@ -158,6 +158,53 @@ def test_a_foreign_family_is_conditional_on_its_author(tmp_path):
     assert summary.label == "conditional"
 
 
+# ---------------------------------------------------------------- moments
+
+
+@pytest.mark.parametrize(
+    "family",
+    [pmp.NormalMean((0, 10)), pmp.NormalVariance((0, 10)), pmp.Slope((0, 3), (-7, 5), (-5, 5))],
+)
+def test_a_sensitivity_of_moments_is_for_moments_alone(family):
+    plan = intervals.plan_total(family, 1.0)
+    assert plan.calibration.sensitivity.value < sum(
+        high - low for low, high in plan.lattice.bounds
+    )  # so that it matters
+    columns = 2 if isinstance(family, pmp.Slope) else 1
+    records = np.random.default_rng(1).uniform(-9, 12, (50, columns))
+    good = family.contributions(records if columns == 2 else records[:, 0])
+    assert plan.totals(good).size == 50
+    low, high = np.array(plan.lattice.bounds).T
+    # From one end of all bounds to the other: further than any moments of a record can move.
+    for rows in (np.stack([low, high]), good + 1e-12, good * [1, *[0.5] * (good.shape[1] - 1)]):
+        with pytest.raises(ReleaseError, match=r"contributions must be \(v, v\^2"):
+            plan.totals(rows)
+    with pytest.raises(ReleaseError, match=r"contributions must be \(v, v\^2"):
+        plan.totals(np.vstack([good, 3 * good[:1]]))
+
+
+# ---------------------------------------------------------------- very little privacy loss
+
+
+@pytest.mark.parametrize("neighbours", ["replace_one", "add_remove"])
+@pytest.mark.parametrize(
+    ("measure", "more"), [("epsilon", {}), ("rho", {}), ("epsilon", {"delta": 1e-9})]
+)
+def test_a_lattice_is_found_for_every_epsilon(measure, more, neighbours):
+    for tiny in (1e-5, 1e-9, 1e-10, 1e-14, 1e-40):
+        given = {measure: tiny, **more}
+        for bounds in ((0, 1), (0.3, 0.9), [(0, 1), (-5, 5)]):
+            plan = plan_release(bounds=bounds, neighbours=neighbours, **given)
+            assert plan.label == "proven"
+            # Rounding is no matter, beside what a record can add.
+            spans = np.array(plan.lattice.bounds) @ [-1, 1]
+            assert plan.lattice.granularity <= spans.sum() * 2.0**-18
+    published = pmp.release([0, 1], bounds=(0, 1), neighbours=neighbours, epsilon=1e-12)
+    assert published.scale == pytest.approx(1e12, rel=1e-5)
+    with pytest.raises(ReleaseError, match="epsilon"):
+        plan_release(bounds=(0, 1), neighbours=neighbours, epsilon=1e-160)
+
+
 # ---------------------------------------------------------------- contradictions
 
 
@@ -238,7 +285,7 @@ INTERVALS = [
 BAD = {
     "epsilon": [0, -1, math.nan, math.inf, "1", True, 1j, None, [1], np.datetime64("2020-01-01")],
     "prob": [0, 1, 95, -0.5, math.nan, "0.95", True, None],
-    "name": [3, "", "two\nlines", b"x"],
+    "name": [3, "", "two\nlines", b"x", "a ", " a"],
     "rng": ["seed", 2.5, object()],
     "draws": [0, -1, 2.5, "many", True, None, 10**12],
     "repeats": [0, 1, -1, 2.5, "many", True],

@@ -158,6 +158,14 @@ def test_density_bounds_are_those_of_table_2():
             density_bounds.bernoulli(wrong)
     with pytest.raises(GuaranteeError, match="smallest_sd must be"):
         density_bounds.normal_mean(5, 0.0)
+    for beyond in (
+        lambda: density_bounds.normal_variance(1e308, 1.0),
+        lambda: density_bounds.normal_variance(1.0, 1e-320),
+        lambda: density_bounds.normal_mean(1e308, 1e-300),
+        lambda: density_bounds.slope(1e308, 1e-300),
+    ):
+        with pytest.raises(GuaranteeError, match="must be a finite number"):
+            beyond()
 
 
 def change_of_density(size, successes):

@@ -322,10 +322,31 @@ def test_the_registry_entry_is_yaml_with_the_fields_of_the_registry():
         published, curators=["Office: A"], description="d", intended_use="u", region="r"
     )
     assert yaml.safe_load(to_yaml(entry)) == entry
+    odd = {"a: b": [1, [2, {"#": "\u2028\x85 \n'\""}]], "no": {}, "1": 1e-6, "": [[]], "ü": None}
+    assert yaml.safe_load(to_yaml(odd)) == odd
+    assert yaml.safe_load(to_yaml(odd, 4)) == odd
     deployment = entry["deployment"]
     assert deployment["privacy_loss"]["privacy_parameters"] == {"epsilon": 1.0, "delta": 1e-6}
     assert deployment["dp_variant"]["unprotected_quantities"] == "The number of records, 3."
     assert "proved" in deployment["implementation"]["mechanisms"]
+
+
+def test_what_is_no_entry_of_a_registry_is_refused_in_a_sentence():
+    endless: list = []
+    endless += [endless, endless]
+    wide = [0]
+    for _ in range(20):
+        wide = [wide, wide]
+    for value in (object(), 1j, b"x", math.nan, math.inf, 10**5000, {1, 2}, (1, 2), np.ones(2)):
+        for entry in ([value], {"a": value}, {"a": [{"b": value}]}):
+            with pytest.raises(ReleaseError, match="of entry must be"):
+                to_yaml(entry)
+    for entry in (*(None, 3, "text", (1, 2)), {1: 2}, {None: 1}, endless, wide):
+        with pytest.raises(ReleaseError, match="entry must"):
+            to_yaml(entry)
+    for indent in (-1, 2.0, "2", None, 10**9):
+        with pytest.raises(ReleaseError, match="indent must be"):
+            to_yaml({}, indent)
 
 
 # ---------------------------------------------------------------- back into a model

@@ -20,6 +20,10 @@ from pymc_privacy.sanitize.rows import rows
 LEAST = 8  # records of a Normal model, so that all moments that are used exist
 _FURTHEST = 2.0**200  # of bounds: fourth powers of records stay within floats
 MOST = 2**53  # of a total: posteriors count in floats
+FOREIGN = (
+    "What a record contributes to {name}, and how far one can move the total, is the word of the "
+    "author of {kind}, and not checked."
+)
 
 
 @dataclass(frozen=True)

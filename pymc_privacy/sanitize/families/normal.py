@@ -60,8 +60,7 @@ class _Normal(SummarisedFamily):
 
     def contributions(self, records: Any) -> np.ndarray:
         """Return (v, v^2) for each record."""
-        v = self._scaled(records)
-        return np.stack([v, v * v], axis=1)
+        return NORMAL.of(self._scaled(records)[:, None])
 
     def summary_totals(self, records: Any) -> tuple[int, ...]:
         """Return the totals of v and of v^2 in cells of 2^-32 and 2^-64, exactly."""

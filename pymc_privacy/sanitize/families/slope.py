@@ -79,13 +79,13 @@ class Slope(Family):
     def contributions(self, records: Any) -> np.ndarray:
         """Return five numbers for each record."""
         array = numbers(records, columns=2, least=self.least)
-        v, t = (
+        scaled = [
             np.clip(2 * ((np.clip(column, low, high) - low) / (high - low)) - 1, -1.0, 1.0)
             for column, (low, high) in zip(
                 array.T, (self.covariate_bounds, self.response_bounds), strict=True
             )
-        )
-        return np.stack([v, v * v, t, v * t, t * t], axis=1)
+        ]
+        return REGRESSION.of(np.stack(scaled, axis=1))
 
     def posterior(
         self, rng: np.random.Generator, totals: np.ndarray, size: int
