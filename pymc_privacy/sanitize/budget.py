@@ -98,12 +98,14 @@ def left(budget: Guarantee, charges: list[Guarantee]) -> Guarantee | None:
     if isinstance(budget, ApproximateDP):
         value = _largest(covered, budget.epsilon)
     else:
-        rest = _amount(budget, [budget]) - _amount(budget, charges)
-        value = (
-            float(rest) if not isinstance(budget, GaussianDP) else math.sqrt(max(rest, Fraction(0)))
-        )
-        # The nearest float may be above the fraction, by its last digit.
-        value = value if value <= 0 or covered(value) else math.nextafter(value, 0.0)
+        whole = _amount(budget, [budget])
+        rest = max(whole - _amount(budget, charges), Fraction(0))
+        # Squares of mu may be beyond floats, their shares are not.
+        squared = isinstance(budget, GaussianDP)
+        value = budget.mu * math.sqrt(rest / whole) if squared else float(rest)  # type: ignore
+        # The nearest float may be above the fraction, by its last digits.
+        for _ in range(4):
+            value = value if value <= 0 or covered(value) else math.nextafter(value, 0.0)
     return kind(value, **labels(budget)) if value > 0 and covered(value) else None  # type: ignore
 
 

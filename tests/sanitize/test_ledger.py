@@ -424,6 +424,8 @@ def test_a_key_that_can_be_guessed_or_read_by_nobody_is_refused(path, tmp_path, 
         (pmp.PureDP(1.0, **REPLACE), [1 / 3, 1 / 3], 1 / 3),
         (pmp.ZeroConcentratedDP(0.5, **REPLACE), [0.1], 0.4),
         (pmp.GaussianDP(0.5, **REPLACE), [0.3], 0.4),
+        (pmp.GaussianDP(1e300, **REPLACE), [6e299], 8e299),
+        (pmp.GaussianDP(1e-200, **REPLACE), [6e-201], 8e-201),
         (pmp.ApproximateDP(1.0, 1e-6, **REPLACE), [], 1.0),
     ],
 )
