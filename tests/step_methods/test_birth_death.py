@@ -342,6 +342,7 @@ def without_the_factor_of_nu(self, density):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("the_certificate_is_blind")
 def test_a_missing_jacobian_is_noticed(monkeypatch, request):
     monkeypatch.setattr(sizing.Sizing, "density", without_the_factor_of_nu)
     model = coins()
@@ -352,6 +353,7 @@ def test_a_missing_jacobian_is_noticed(monkeypatch, request):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("the_certificate_is_blind")
 def test_a_dropped_release_of_the_size_is_noticed(monkeypatch, request):
     # Geweke's check would not do: without that release the step is right for another model.
     real = sizing.factors_of
@@ -442,6 +444,7 @@ def test_a_crude_form_with_its_weight_keeps_the_prior(crude_gammas, request):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("the_certificate_is_blind")
 def test_a_weight_of_the_rows_that_exist_alone_is_noticed(crude_gammas, request, monkeypatch):
     """Rows that do not exist are drawn given the parameters, and held while these move."""
     written = sizing.Sizing.written
@@ -452,7 +455,7 @@ def test_a_weight_of_the_rows_that_exist_alone_is_noticed(crude_gammas, request,
         return written(self, graphs, others, **options)
 
     whole = sizing.weight_of_base
-    monkeypatch.setattr(sizing, "weight_of_base", lambda *a: _marked(whole(*a)))
+    monkeypatch.setattr(sizing, "weight_of_base", lambda *a, **k: _marked(whole(*a, **k)))
     monkeypatch.setattr(
         sizing.Sizing,
         "written",
