@@ -216,7 +216,7 @@ def test_a_missing_jacobian_is_noticed(request, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("few_records_do")
+@pytest.mark.usefixtures("few_records_do", "the_certificate_is_blind")
 def test_counts_that_are_added_twice_are_noticed(request, monkeypatch):
     prior = counting._prior
 

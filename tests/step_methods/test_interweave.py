@@ -194,6 +194,7 @@ def test_a_missing_jacobian_is_noticed(request, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("the_certificate_is_blind")
 def test_a_uniform_from_the_wrong_cell_is_noticed(request, monkeypatch):
     broken = Reparameterisation(
         forward=lambda u, p: (u < p).astype("int64"),
@@ -206,6 +207,7 @@ def test_a_uniform_from_the_wrong_cell_is_noticed(request, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("the_certificate_is_blind")
 def test_a_joint_refresh_without_its_jacobian_is_noticed(request, monkeypatch):
     monkeypatch.setattr(
         densities,
