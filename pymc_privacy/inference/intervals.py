@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from pymc_privacy.accounting import compose
 from pymc_privacy.arguments import instance, refusal, text
 from pymc_privacy.errors import GuaranteeError
 from pymc_privacy.results import observed_values, posterior_draws
 from pymc_privacy.sanitize import PrivateInterval, Release
+from pymc_privacy.sanitize.budget import together
 from pymc_privacy.sanitize.interval import Label, checked_prob
 from pymc_privacy.sanitize.methods import OF_CHAINS
 from pymc_privacy.sanitize.releases import SIMULATED
@@ -70,7 +70,7 @@ def posterior_interval(
     _check_releases(releases)
     declared = _names(public)
     trusted = _check_observed(idata, releases, declared)
-    total = compose(*[release.guarantee for release in releases.values()])
+    total = together([release.guarantee for release in releases.values()])
     simulated = any(release.simulated for release in releases.values())
     assumptions = tuple(
         dict.fromkeys(words for release in releases.values() for words in release.assumptions)

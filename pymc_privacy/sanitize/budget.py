@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -48,7 +49,23 @@ def total(budget: Guarantee, charges: list[Guarantee]) -> Guarantee:
     """
     if isinstance(budget, ApproximateDP):
         return compose(*charges, delta=budget.delta)
-    return compose(*[_converted(budget, charge) for charge in charges])
+    return together([_converted(budget, charge) for charge in charges])
+
+
+def together(guarantees: list[Guarantee]) -> Guarantee:
+    """Return what guarantees promise together, rounded up where no float is their sum as decimals.
+
+    Examples
+    --------
+    >>> compose(PureDP(0.1), PureDP(0.7)).epsilon, together([PureDP(0.1), PureDP(0.7)]).epsilon
+    (0.7999999999999999, 0.8)
+    """
+    whole: Any = compose(*guarantees)
+    while not covers(whole, guarantees):
+        values = [f.name for f in fields(whole) if f.name not in ("neighbours", "unit")]
+        more = {name: math.nextafter(getattr(whole, name), math.inf) for name in values}
+        whole = replace(whole, **more)
+    return whole
 
 
 def covers(budget: Guarantee, charges: list[Guarantee]) -> bool:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pymc_privacy.accounting import Guarantee, compose
+from pymc_privacy.accounting import Guarantee
 from pymc_privacy.arguments import (
     choice,
     instance,
@@ -29,7 +29,7 @@ from pymc_privacy.arguments import (
     title,
 )
 from pymc_privacy.errors import GuaranteeError
-from pymc_privacy.sanitize.budget import covers
+from pymc_privacy.sanitize.budget import covers, together
 from pymc_privacy.sanitize.families import Family
 from pymc_privacy.sanitize.methods import METHODS, is_family_of, same_ends
 from pymc_privacy.sanitize.quantiles import PrivateQuantile
@@ -145,7 +145,7 @@ class PrivateInterval:
             known = self.claimed is not None
         else:
             known = "nominal" in {one.label for one in self.releases}
-            known = known and self.claimed == compose(*[one.guarantee for one in self.releases])
+            known = known and self.claimed == together([one.guarantee for one in self.releases])
             known = known and self.supported is None and self.why == (SIMULATED,)
         if not known:
             raise GuaranteeError(
@@ -165,7 +165,7 @@ class PrivateInterval:
         if "nominal" in labels:
             raise GuaranteeError("What was only simulated has no guarantee; got a nominal release.")
         parts = [one.guarantee for one in self.releases]
-        if not covers(guarantee, parts) and compose(*parts) != guarantee:
+        if not covers(guarantee, parts):
             raise GuaranteeError(
                 "The guarantee of an interval must be that of its releases together; got "
                 f"{guarantee} for {'; '.join(map(str, parts))}."

@@ -13,10 +13,18 @@ import pytest
 import pymc_privacy as pmp
 from pymc_privacy.errors import GuaranteeError, ReleaseError
 from pymc_privacy.sanitize import summary_plan
+from pymc_privacy.sanitize.budget import covers, together
 from pymc_privacy.sanitize.exact_noise import ExactNoise
 from pymc_privacy.sanitize.families import SummaryBounds
 from pymc_privacy.sanitize.methods import APPROXIMATE, METHODS, OF_CHAINS, PRIOR_AVERAGE
-from tests.sanitize.test_cards import ANSWERS, REPLACE, Lazy, published_things, sealed_again
+from tests.sanitize.test_cards import (
+    ANSWERS,
+    REPLACE,
+    Lazy,
+    posterior_of,
+    published_things,
+    sealed_again,
+)
 
 RANDOM = ["noise-aware", "moments", "slope", "posterior", "public"]
 FIXED = ["multiple", "summary", "stated", "foreign summary", "ends"]
@@ -127,6 +135,24 @@ def test_releases_that_add_up_are_of_one_unit(plain):
     edited["releases"].append(copy.deepcopy(edited["releases"][0]))
     edited["releases"][0]["guarantee"]["unit"] = "one household"
     refuse(edited, "same unit")
+
+
+def test_promises_are_added_up_as_decimals_and_rounded_up(things):
+    options = {"bounds": (0, 1), "integers": True, **REPLACE}
+    parts = tuple(pmp.release(ANSWERS, epsilon=epsilon, **options) for epsilon in (0.1, 0.7))
+    guarantees = [part.guarantee for part in parts]
+    # The nearest float to the sum of the two floats is below 0.8.
+    below = pmp.compose(*guarantees)
+    assert below.epsilon < 0.8
+    with pytest.raises(GuaranteeError, match="that of its releases together"):
+        posterior_of(parts, label="proven", guarantee=below)
+    whole = together(guarantees)
+    assert whole.epsilon == 0.8
+    assert posterior_of(parts, label="proven", guarantee=whole).label == "proven"
+    for kind in (pmp.ZeroConcentratedDP, pmp.GaussianDP, lambda x: pmp.ApproximateDP(x, x / 10)):
+        for first in np.arange(1, 10) / 10:
+            several = [kind(first), kind(0.7), kind(0.1)]
+            assert covers(together(several), several)
 
 
 # ---------------------------------------------------------------- ends
