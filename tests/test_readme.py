@@ -29,7 +29,7 @@ def test_the_demo_prints_its_table_and_draws_its_picture(monkeypatch, tmp_path, 
     sample, picture = pm.sample, tmp_path / "demo.png"
 
     def few_draws(draws=1000, **kwargs):
-        return sample(100, **kwargs | {"tune": 100, "chains": 2, "progressbar": False})
+        return sample(100, **kwargs | {"tune": 100, "progressbar": False})
 
     monkeypatch.setattr(pm, "sample", few_draws)
     monkeypatch.setattr("sys.argv", ["survey.py", "--output", str(picture)])
