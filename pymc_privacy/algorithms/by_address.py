@@ -8,7 +8,7 @@ Such functions have one form, (q, out, context): they read the parameters q, and
 the context; they fill ``out``, and return a number. A draw reads a generator first. A context is a
 list of integers, and a move is given the address where it begins. It begins with those named below.
 
-The other names are those that the templates of `pymc_privacy.algorithms.interweave` call.
+The other names are those that the templates of `interweave` and `count_states` call.
 """
 
 from __future__ import annotations
@@ -125,6 +125,26 @@ def forward(q, address):
 def released(q, address):
     """Return by how much the statistic differs from what was released."""
     return (call(q, address)[1].copy(),)
+
+
+@compiled
+def given_counts(q, counts, address):
+    """Return a log density given the counts of records, and its gradient if it has one."""
+    value, gradient = call(q, address)
+    return np.array(value), gradient
+
+
+@compiled
+def law(q, address):
+    """Return a log density of the parameters, and the probabilities of all cells."""
+    value, probabilities = call(q, address)
+    return np.array(value), probabilities.copy()
+
+
+@compiled
+def noise(totals, address):
+    """Return a log density of what was released, given the totals."""
+    return (np.array(call(totals, address)[0]),)
 
 
 FUNCTIONS = {

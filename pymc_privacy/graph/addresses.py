@@ -7,7 +7,7 @@ laid out once: records are copied there before each iteration, and out of it whe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -15,7 +15,8 @@ import numpy as np
 from numba import carray, cfunc, typeof, types
 
 from pymc_privacy._compat import CACHED_SRC_FUNCTIONS
-from pymc_privacy.algorithms import by_address, interweave, leaps
+from pymc_privacy.algorithms import by_address, count_states, interweave, leaps
+from pymc_privacy.algorithms.binding import Remember
 from pymc_privacy.algorithms.by_address import FREE, pointer
 from pymc_privacy.algorithms.caching import compiled, fingerprint
 from pymc_privacy.graph.calls import DirectCall, shared_values
@@ -25,18 +26,20 @@ _VECTOR, _INTEGERS = types.float64[::1], types.int64[::1]
 _PLAIN = types.float64(_VECTOR, _VECTOR, _INTEGERS)
 _DRAWING = types.float64(typeof(np.random.default_rng(0)), _VECTOR, _VECTOR, _INTEGERS)
 _DRAWS = ("base", "refresh")
-# What each function reads besides q and the values that are held.
+# What each function reads besides its first argument and values that are held, if it is there.
 _READS = {
     "statistics": ("records",),
-    "centred": ("records", "totals"),
+    "centred": ("records", "totals", "counts"),
     "base": ("records",),
     "noncentred": ("u",),
     "forward": ("u",),
     "released": ("u",),
     "others": ("records",),
     "refresh": (),
+    "law": (),
+    "noise": (),
 }
-_compiled_moves: dict[tuple[str, ...], DirectCall] = {}
+_compiled: dict[tuple[str, ...], DirectCall] = {}
 
 
 @compiled
@@ -58,24 +61,80 @@ class MovesByAddress:
 
     def __init__(self, program: ParameterProgram):
         self._program = program
-        self._moves = _moves(program)
-        self._memory: _Memory | None = None
+        template = leaps if program.follows else interweave
+        functions = {name: by_address.FUNCTIONS[name] for name in program.functions}
+        self._moves = once_for_all(
+            lambda remember: template.compile_moves(
+                functions, gradients=program.gradients, remember=remember
+            )
+        )
+        self._records: _Records | None = None
+
+    def _lay_out(self, q: np.ndarray, held: tuple, records: tuple) -> None:
+        self._records = _Records(records)
+        results = _results(self._program, q, held, records)
+        lengths = dict.fromkeys(self._program.gradients, q.size)
+        lengths |= dict.fromkeys(("forward", "refresh"), self._records.flat.size)
+        lengths["released"] = len(self._program.weights)
+        outs = {name: np.empty(size) for name, size in lengths.items()}
+        [outs["statistics"]] = results["totals"]
+        arrays = {"records": self._records.typed, **results}
+        self._memory = _Memory(self._program, q, held, arrays, outs)
 
     def __call__(self, rng, q, held, records, centred, wide, local):
         """Move the parameters, and the records with them; arguments are those of the templates."""
-        if self._memory is None:
-            self._memory = _Memory(self._program, q, held, records)
-        memory = self._memory
-        memory.copy_in(held, records)
-        given, addresses = (memory.flat,), memory.addresses()
-        q, (flat,), *rest = self._moves(rng, q, (), given, addresses, centred, wide, local)
+        if self._records is None:
+            self._lay_out(q, held, records)
+        memory, own = self._memory, self._records
+        own.copy_in(records)
+        addresses = memory.addresses(held)
+        q, (flat,), *rest = self._moves(rng, q, (), (own.flat,), addresses, centred, wide, local)
         memory.raise_error(rng)
-        return q, records if flat is memory.flat else memory.unflatten(flat), *rest
+        return q, records if flat is own.flat else own.unflatten(flat), *rest
 
 
-def _moves(program: ParameterProgram) -> DirectCall:
-    """Return the moves that a program needs, the same for all models that need the same."""
-    template = leaps if program.follows else interweave
+class StepByAddress:
+    """One iteration of `count_states` for the functions of one model.
+
+    Parameters
+    ----------
+    program : ParameterProgram
+    cells : count_states.Cells
+    """
+
+    def __init__(self, program: ParameterProgram, cells: count_states.Cells):
+        self._program, self._cells = program, cells
+        self._step = once_for_all(
+            lambda remember: count_states.compile_step(
+                centred=by_address.given_counts,
+                law=by_address.law,
+                noise=by_address.noise,
+                has_gradient="centred" in program.gradients,
+                remember=remember,
+            )
+        )
+        self._counts = np.empty(len(cells.contributions), dtype=np.int64)
+        self._memory: _Memory | None = None
+
+    def __call__(self, rng, state, held, centred, wide, block):
+        """Move the parameters and the counts; arguments are those of the template."""
+        if self._memory is None:
+            outs = {"law": np.empty(self._counts.size)}
+            outs |= {name: np.empty(state.q.size) for name in self._program.gradients}
+            totals = np.empty(self._cells.contributions.shape[1])
+            arrays = {"counts": [self._counts]}
+            self._memory = _Memory(
+                self._program, state.q, held, arrays, outs, first={"noise": totals}
+            )
+        self._counts[...] = state.counts
+        addresses = self._memory.addresses(held)
+        found = self._step(rng, state, self._cells, (), addresses, centred, wide, block)
+        self._memory.raise_error(rng)
+        return found
+
+
+def once_for_all(build: Callable[[Remember], Any]) -> DirectCall:
+    """Return what is compiled for addresses, the same for all models that need the same."""
     editions: list[str] = []
 
     def remember(function, label: str) -> bool:
@@ -83,16 +142,15 @@ def _moves(program: ParameterProgram) -> DirectCall:
         editions.append(CACHED_SRC_FUNCTIONS[function])
         return True
 
-    functions = {name: by_address.FUNCTIONS[name] for name in program.functions}
-    moves = template.compile_moves(functions, gradients=program.gradients, remember=remember)
-    return _compiled_moves.setdefault(tuple(editions), DirectCall(moves))
+    made = build(remember)
+    # An edited move is another one.
+    return _compiled.setdefault(tuple(editions), DirectCall(made))
 
 
-class _Memory:
-    """Where the functions of a program find their arguments, and leave what they return."""
+class _Records:
+    """Records as one vector of numbers, and as arrays of their own kinds."""
 
-    def __init__(self, program: ParameterProgram, q: np.ndarray, held: tuple, records: tuple):
-        self._program, self._names = program, list(program.functions)
+    def __init__(self, records: tuple[np.ndarray, ...]):
         ends = np.cumsum([0, *(record.size for record in records)])
         self._places = [
             (slice(first, last), record.shape, record.dtype)
@@ -100,66 +158,17 @@ class _Memory:
         ]
         self.flat = np.empty(ends[-1])
         self._views = [self.flat[place].reshape(shape) for place, shape, _ in self._places]
-        self._arrays = {
-            "held": [np.array(value) for value in held],
-            "records": [
-                view if kind == np.float64 else np.empty(shape, kind)
-                for view, (_, shape, kind) in zip(self._views, self._places, strict=True)
-            ],
-            **_results(program, q, held, records),
-        }
-        lengths = dict.fromkeys(program.gradients, q.size)
-        lengths |= dict.fromkeys(("forward", "refresh"), self.flat.size)
-        lengths["released"] = len(program.weights)
-        self._outs = {name: np.empty(lengths.get(name, 0)) for name in self._names}
-        [self._outs["statistics"]] = self._arrays["totals"]
-        # Which function has failed, counted from 1, and at which parameters.
-        self._failure, self._failed = np.zeros(1, dtype=np.int64), np.empty(q.size)
-        self._wrappers: dict[str, Any] = {}
-        self._containers = [
-            container
-            for name in self._names
-            for container in program.functions[name].input_storage[program.given[name] :]
+        self.typed = [
+            view if kind == np.float64 else np.empty(shape, kind)
+            for view, (_, shape, kind) in zip(self._views, self._places, strict=True)
         ]
-        self._data: list[np.ndarray] = []
-        self._laid_out: list[tuple[np.ndarray, list[np.ndarray]]] = []
-        self._addresses: tuple[tuple[int], ...] = ()
 
-    def copy_in(self, held: tuple, records: tuple) -> None:
-        """Write the arguments of one iteration."""
-        for own, value in zip(self._arrays["held"], held, strict=True):
-            own[...] = value
-        for own, view, record in zip(self._arrays["records"], self._views, records, strict=True):
+    def copy_in(self, records: tuple[np.ndarray, ...]) -> None:
+        """Write records into both forms."""
+        for typed, view, record in zip(self.typed, self._views, records, strict=True):
             view[...] = record
-            if own is not view:
-                own[...] = record
-
-    def addresses(self) -> tuple[tuple[int], ...]:
-        """Return where the contexts of all functions begin; data may have been set anew."""
-        data = [container.storage[0] for container in self._containers]
-        if not self._addresses or any(a is not b for a, b in zip(data, self._data, strict=True)):
-            self._data = data
-            self._laid_out = [self._lay_out(k, name) for k, name in enumerate(self._names, 1)]
-            self._addresses = tuple((context.ctypes.data,) for context, _ in self._laid_out)
-        return self._addresses
-
-    def _lay_out(self, number: int, name: str) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Return the context of a function, and data that it points to."""
-        function = self._program.functions[name]
-        # Machine code does not look at strides.
-        data = [np.array(a, order="C") for a in shared_values(function, self._program.given[name])]
-        given = [*self._given(name), *data]
-        found = self._arrays["u"] if name == "base" else []
-        if name not in self._wrappers:
-            self._wrappers[name] = _wrapped(self._program, name, number, given, found)
-        arrays = [self._failure, self._failed, *given, *found]
-        numbers = [n for array in arrays for n in (array.ctypes.data, *array.shape)]
-        out, wrapper = self._outs[name], self._wrappers[name]
-        first = [wrapper.address, out.ctypes.data, out.size, FREE + len(numbers)]
-        return np.array([*first, *numbers], dtype=np.int64), data
-
-    def _given(self, name: str) -> list[np.ndarray]:
-        return [array for kind in ("held", *_READS[name]) for array in self._arrays[kind]]
+            if typed is not view:
+                typed[...] = record
 
     def unflatten(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return the records of one vector."""
@@ -170,17 +179,93 @@ class _Memory:
             ]
         )
 
+
+class _Memory:
+    """Where the functions of a program find their arguments, and leave what they return.
+
+    Parameters
+    ----------
+    program : ParameterProgram
+    q, held
+        Parameters, and values that are held.
+    arrays
+        What functions read and write, by the names in `_READS`.
+    outs
+        What functions fill, where that is not empty.
+    first
+        The first argument of functions for which it is not q.
+    """
+
+    def __init__(
+        self,
+        program: ParameterProgram,
+        q: np.ndarray,
+        held: tuple[np.ndarray, ...],
+        arrays: Mapping[str, list[np.ndarray]],
+        outs: Mapping[str, np.ndarray],
+        *,
+        first: Mapping[str, np.ndarray] | None = None,
+    ):
+        self._program, self._names = program, list(program.functions)
+        self._arrays = {"held": [np.array(value) for value in held], **arrays}
+        self._outs = {name: outs.get(name, np.empty(0)) for name in self._names}
+        # Which function has failed, counted from 1, and at which first argument.
+        self._failure = np.zeros(1, dtype=np.int64)
+        self._failed = {name: np.empty_like((first or {}).get(name, q)) for name in self._names}
+        self._wrappers: dict[str, Any] = {}
+        self._containers = [
+            container
+            for name in self._names
+            for container in program.functions[name].input_storage[program.given[name] :]
+        ]
+        self._data: list[np.ndarray] = []
+        self._laid_out: list[tuple[np.ndarray, list[np.ndarray]]] = []
+        self._addresses: tuple[tuple[int], ...] = ()
+
+    def addresses(self, held: tuple[np.ndarray, ...]) -> tuple[tuple[int], ...]:
+        """Return where the contexts of all functions begin; data may have been set anew."""
+        for own, value in zip(self._arrays["held"], held, strict=True):
+            own[...] = value
+        data = [container.storage[0] for container in self._containers]
+        if not self._addresses or any(a is not b for a, b in zip(data, self._data, strict=True)):
+            self._data = data
+            self._laid_out = [self._lay_out(k, name) for k, name in enumerate(self._names, 1)]
+            self._addresses = tuple((context.ctypes.data,) for context, _ in self._laid_out)
+        return self._addresses
+
+    def _lay_out(self, number: int, name: str) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Return the context of a function, and data that it points to."""
+        function = self._program.functions[name]
+        data = [_in_rows(a) for a in shared_values(function, self._program.given[name])]
+        given = [*self._given(name), *data]
+        found = self._arrays["u"] if name == "base" else []
+        if name not in self._wrappers:
+            self._wrappers[name] = _wrapped(self._program, name, number, given, found)
+        arrays = [self._failure, self._failed[name], *given, *found]
+        numbers = [n for array in arrays for n in (array.ctypes.data, *array.shape)]
+        out, wrapper = self._outs[name], self._wrappers[name]
+        first = [wrapper.address, out.ctypes.data, out.size, FREE + len(numbers)]
+        return np.array([*first, *numbers], dtype=np.int64), data
+
+    def _given(self, name: str) -> list[np.ndarray]:
+        return [a for kind in ("held", *_READS[name]) for a in self._arrays.get(kind, ())]
+
     def raise_error(self, rng: np.random.Generator) -> None:
         """Raise the error that a function has raised inside a move, if one has."""
         if not self._failure[0]:
             return
         name = self._names[self._failure[0] - 1]
         self._failure[0] = 0
-        first = [rng] if name in _DRAWS else []
-        self._program.functions[name](*first, self._failed, *self._given(name))
+        draws = [rng] if name in _DRAWS else []
+        self._program.functions[name](*draws, self._failed[name], *self._given(name))
         raise RuntimeError(
-            f"Compiled code must not fail; {name!r} of a model did, at {self._failed}."
+            f"Compiled code must not fail; {name!r} of a model did, at {self._failed[name]}."
         )
+
+
+def _in_rows(array: np.ndarray) -> np.ndarray:
+    """Return an array as it is if it lies row by row: machine code does not look at strides."""
+    return array if array.flags.c_contiguous else np.array(array, order="C")
 
 
 def _results(
@@ -260,7 +345,7 @@ def _writing(program: ParameterProgram, name: str, found: int) -> list[str]:
     written = {"statistics": range(1), "released": range(1), "forward": range(records)}.get(name)
     if written is None:
         lines = ["value = result[0].item()"]
-        written = range(1, 2) if name in program.gradients else range(0)
+        written = range(1, 2) if name in {"law", *program.gradients} else range(0)
         written = range(1, records + 1) if name == "refresh" else written
     lines.append("first = 0")
     return lines + [f"first = put(out, first, result[{k}])" for k in written]

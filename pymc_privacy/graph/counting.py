@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -40,7 +39,6 @@ from pymc_privacy.graph.parameter_program import (
     ParameterProgram,
     compile_program,
     gradient_of,
-    jitted_functions,
 )
 from pymc_privacy.graph.points import Point, probing_point
 
@@ -199,11 +197,3 @@ def moves_of(counted: Sequence[CountedDatabase]) -> count_states.Cells:
         contributions[row : row + size, column : column + width] = database.contributions
         row, column = row + size, column + width
     return count_states.Cells(contributions, np.cumsum([0, *sizes]))
-
-
-def jitted_step(program: ParameterProgram) -> Any:
-    """Compile the moves of a program into a single jitted call."""
-    jitted, remember = jitted_functions(program)
-    return count_states.compile_step(
-        **jitted, has_gradient="centred" in program.gradients, remember=remember
-    )

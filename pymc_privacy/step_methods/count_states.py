@@ -21,6 +21,7 @@ from pymc_privacy.algorithms import count_states, tuning
 from pymc_privacy.algorithms.interweave import TRAJECTORY_ACCEPT, WALK_ACCEPT
 from pymc_privacy.distributions.marking import is_counted, is_marked
 from pymc_privacy.errors import RecordError
+from pymc_privacy.graph.addresses import StepByAddress
 from pymc_privacy.graph.calls import DirectCall
 from pymc_privacy.graph.cells import NotCounted
 from pymc_privacy.graph.certificate import Comparison, disagreements
@@ -29,7 +30,6 @@ from pymc_privacy.graph.counting import (
     CountedDatabase,
     compile_counts,
     count_databases,
-    jitted_step,
     moves_of,
 )
 from pymc_privacy.graph.database import check_locality
@@ -240,14 +240,12 @@ class CountStates(BlockedStep):
 
     def _call(self, state: count_states.State, held: tuple):
         if self._step is None:
-            self._step = DirectCall(jitted_step(self._program))
+            self._step = StepByAddress(self._program, self._cells)
             self._arrange = DirectCall(count_states.arrange)
         return self._step(
             self.rng,
             state,
-            self._cells,
             held,
-            self._program.data(),
             (self.centred.factor, self.centred.scale, self._centred_steps),
             (self.noncentred.factor, self.noncentred.scale, self._noncentred_steps),
             (self.block.scale, self._number_of_blocks()),

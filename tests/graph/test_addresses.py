@@ -10,7 +10,6 @@ from numba import njit
 import pymc_privacy as pmp
 from pymc_privacy.algorithms import frames, guidance, interweave, leaps, tuning
 from pymc_privacy.algorithms.caching import compiled
-from pymc_privacy.graph import addresses
 from pymc_privacy.graph.addresses import MovesByAddress
 from pymc_privacy.graph.database import find_databases
 from pymc_privacy.graph.interweaving import compile_parameters
@@ -97,14 +96,14 @@ def test_data_that_are_set_anew_are_read():
 
 def test_two_models_share_their_moves():
     one, two = (program_of(lambda r=r: real_records(r))[0] for r in (9.0, -4.0))
-    assert addresses._moves(one) is addresses._moves(two)
+    assert MovesByAddress(one)._moves is MovesByAddress(two)._moves
 
 
 def test_an_edited_move_is_another(monkeypatch):
     program, *_ = program_of(real_records)
-    before = addresses._moves(program)
+    before = MovesByAddress(program)._moves
     monkeypatch.setattr(frames, "solve_lower", compiled(lambda factor, vector: 3 * vector))
-    assert addresses._moves(program) is not before
+    assert MovesByAddress(program)._moves is not before
 
 
 @njit
