@@ -60,7 +60,9 @@ class RowSums(Op):
     def perform(self, node, inputs, output_storage):
         """Sum without a compiler, for the modes that have none."""
         columns, constants = inputs[: self.width], inputs[self.width :]
-        values = [self.composite.impl(*row, *constants) for row in zip(*columns, strict=True)]
+        # What is no number outside the support is none in compiled code either, and no warning.
+        with np.errstate(all="ignore"):
+            values = [self.composite.impl(*row, *constants) for row in zip(*columns, strict=True)]
         shape = (len(values), len(self._scalars[1]))
         output_storage[0][0] = np.array(values, dtype=np.float64).reshape(shape).sum(axis=0)
 
