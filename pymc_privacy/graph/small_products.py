@@ -9,15 +9,19 @@ from __future__ import annotations
 from pymc_privacy._compat import Dot, FunctionGraph, Variable
 
 MOST_MULTIPLICATIONS = 64
+# Sums of integers have another type than their products, and truth values are not added up.
+_KINDS = ("float32", "float64")
 
 
 def write_out_products(graph: FunctionGraph) -> None:
     """Replace, in place, products of matrices whose shapes are known to be small by sums."""
     for node in list(graph.toposort()):
-        if isinstance(getattr(node.op, "core_op", node.op), Dot) and _is_small(*node.inputs):
+        [old, *_] = node.outputs
+        is_product = isinstance(getattr(node.op, "core_op", node.op), Dot)
+        if is_product and old.dtype in _KINDS and _is_small(*node.inputs):
             left, right = node.inputs
-            product = (left[..., :, :, None] * right[..., None, :, :]).sum(axis=-2)
-            [old] = node.outputs
+            terms = left[..., :, :, None] * right[..., None, :, :]
+            product = terms.sum(axis=-2, dtype=old.dtype)
             graph.replace(old, old.type.filter_variable(product), import_missing=True)
 
 
