@@ -28,6 +28,7 @@ from pymc_privacy._compat import (
     check_new_name,
     compile_graph,
     modelcontext,
+    start_of,
     support_point,
 )
 from pymc_privacy.arguments import probability, shown
@@ -244,7 +245,7 @@ def _at_some_points(model, graph: TensorVariable) -> list[np.ndarray]:
     function = compile_graph(
         model.value_vars, by_values, on_unused_input="ignore", mode=INTERPRETED
     )
-    found = [function(*model.initial_point(random_seed=0).values())]
+    found = [function(*start_of(model).values())]
     # An improper prior cannot be drawn from.
     with suppress(NotImplementedError):
         found += list(pm.draw(graph, 16, random_seed=0, mode=INTERPRETED))

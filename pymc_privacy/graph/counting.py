@@ -16,6 +16,7 @@ from pymc_privacy._compat import (
     Variable,
     ancestors,
     compile_graph,
+    start_of,
 )
 from pymc_privacy.algorithms import count_states
 from pymc_privacy.graph.cells import (
@@ -161,7 +162,7 @@ def compile_counts(
         records,
         graphs,
         compile_kwargs,
-        point=model.initial_point(random_seed=0),
+        point=start_of(model),
         alone=("noise",),
     )
 

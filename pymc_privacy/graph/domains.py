@@ -20,6 +20,7 @@ from pymc_privacy._compat import (
     Variable,
     ancestors,
     compile_graph,
+    start_of,
 )
 from pymc_privacy.graph.drawable import drawing_where_possible
 
@@ -42,7 +43,7 @@ def may_leave_domain(model, records: Sequence[TensorVariable]) -> bool:
     holds = compile_graph(model.value_vars, conditions, on_unused_input="ignore", mode=INTERPRETED)
     above = set(ancestors(conditions))
     variables = [rv for rv in model.free_RVs if model.rvs_to_values[rv] in above]
-    centre = model.initial_point(random_seed=0)
+    centre = start_of(model)
     try:
         with np.errstate(all="ignore"):
             return not all(

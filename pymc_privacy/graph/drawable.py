@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pymc_privacy._compat import INTERPRETED, TensorVariable, compile_graph
+from pymc_privacy._compat import INTERPRETED, TensorVariable, compile_graph, start_of
 from pymc_privacy.graph.generators import given_others, in_value_coordinates, with_generator
 
 Draw = Callable[[int], dict[str, np.ndarray]]
@@ -41,7 +41,7 @@ def drawing(model, variables: Sequence[TensorVariable]) -> Draw:
     draw = compile_graph(
         [rng, *model.value_vars], fresh, on_unused_input="ignore", mode=INTERPRETED
     )
-    start = model.initial_point(random_seed=0)
+    start = start_of(model)
     names = [model.rvs_to_values[rv].name for rv in variables]
 
     def drawn(seed: int) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import TensorVariable, Variable, ancestors
+from pymc_privacy._compat import TensorVariable, Variable, ancestors, start_of
 from pymc_privacy.graph.carrying import CarriedRecords, carry_records
 from pymc_privacy.graph.conditional_draws import conditional_draws
 from pymc_privacy.graph.database import Database
@@ -101,7 +101,7 @@ def compile_parameters(
         values,
         graphs,
         compile_kwargs,
-        point=model.initial_point(random_seed=0),
+        point=start_of(model),
         drawing=("base", "refresh"),
         mode=mode,
     )
@@ -122,7 +122,7 @@ def _graphs_given_base(
     statistics = statistics_given_base(model, databases, parameters, carried, detail=detail)
     density = density_given_base(model, databases, parameters, carried, statistics, detail=detail)
     density += weight_of_base(parameters, carried, detail=detail)
-    point = model.initial_point(random_seed=0)
+    point = start_of(model)
     size = sum(np.size(point[value.name]) for value in parameters)
     many = size > FEW_PARAMETERS and _is_smooth(list(carried.natural))
     gradient = gradient_of(density, parameters) if many else []

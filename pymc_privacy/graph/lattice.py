@@ -7,7 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import INTERPRETED, PoissonRV, TensorVariable, ancestors, compile_graph
+from pymc_privacy._compat import (
+    INTERPRETED,
+    PoissonRV,
+    TensorVariable,
+    ancestors,
+    compile_graph,
+    start_of,
+)
 from pymc_privacy.algorithms import lattice_walk
 from pymc_privacy.algorithms.integer_kernel import Fibre, equal_columns, fibre_of
 from pymc_privacy.distributions.linear_measurements import exact_totals, is_exact, measurements_of
@@ -90,7 +97,7 @@ class CarryProgram:
             **(compile_kwargs or {}),
         )
         self._function.trust_input = True
-        self.width = sum(model.initial_point(random_seed=0)[name].size for name in self.names)
+        self.width = sum(start_of(model)[name].size for name in self.names)
 
     def vector(self, point: Point) -> np.ndarray:
         """Return the parameters of a point."""

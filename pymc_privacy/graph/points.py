@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from pymc_privacy._compat import INTERPRETED, TensorVariable, compile_graph
+from pymc_privacy._compat import INTERPRETED, TensorVariable, compile_graph, start_of
 from pymc_privacy.distributions.records import sizes_of
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.generators import given_others, in_value_coordinates, with_generator
@@ -24,7 +24,7 @@ def prior_points(model, *, seed: int = 0) -> Iterator[Point]:
     A variable that cannot be drawn, or came out infinite, is near where it would start. Random
     sizes are at their largest, so that all rows exist.
     """
-    start = model.initial_point(random_seed=0)
+    start = start_of(model)
     for point in _draws(model, start, np.random.default_rng(seed)):
         yield _with_all_rows(model, point)
 
@@ -36,7 +36,7 @@ def probing_point(model) -> Point:
 
 def points_near_the_start(model) -> list[Point]:
     """Return two points on either side of where the model starts, whatever its priors allow."""
-    start = model.initial_point(random_seed=0)
+    start = start_of(model)
     above = _near(start, np.random.default_rng(0))
     below = {
         name: 2 * value - above[name] if np.asarray(value).dtype.kind == "f" else value

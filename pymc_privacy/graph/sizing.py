@@ -20,6 +20,7 @@ from pymc_privacy._compat import (
     ancestors,
     compile_graph,
     graph_replace,
+    start_of,
     vectorize_graph,
 )
 from pymc_privacy.algorithms import birth_death
@@ -236,7 +237,7 @@ def compile_sized_parameters(
         graphs |= more
     else:
         graphs |= _graphs_of_fresh_records(model, sizing)
-    point = model.initial_point(random_seed=0)
+    point = start_of(model)
     program = compile_program(
         model,
         [*parameters, *sizing.coordinates],

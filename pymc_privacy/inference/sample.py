@@ -17,6 +17,7 @@ from pymc_privacy._compat import (
     log_warnings,
     modelcontext,
     run_convergence_checks,
+    start_of,
 )
 from pymc_privacy.arguments import flag, integer
 from pymc_privacy.distributions.assignment import assign_records
@@ -158,7 +159,7 @@ def _parameter_density(
 ) -> ValueGradFunction:
     """Compile the log density of the parameters given everything else, and its gradient."""
     density = model.logp(vars=factors_given_records(model, databases, parameters))
-    point = model.initial_point(random_seed=0)
+    point = start_of(model)
     above = set(ancestors([density]))
     held = [v for v in model.value_vars if v in above and v not in set(parameters)]
     function = ValueGradFunction(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pymc_privacy._compat import TensorVariable, ancestors
+from pymc_privacy._compat import TensorVariable, ancestors, start_of
 
 MOST_PARAMETERS = 200
 
@@ -22,6 +22,6 @@ def movable_parameters(model, records: Sequence[TensorVariable]) -> list[TensorV
         for rv in model.free_RVs
         if rv in above and rv not in set(records) and np.dtype(rv.dtype).kind == "f"
     ]
-    point = model.initial_point(random_seed=0)
+    point = start_of(model)
     size = sum(point[model.rvs_to_values[rv].name].size for rv in found)
     return found if size <= MOST_PARAMETERS else []

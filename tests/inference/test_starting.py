@@ -7,6 +7,7 @@ from pymc.exceptions import SamplingError
 from scipy import stats
 
 import pymc_privacy as pmp
+from pymc_privacy._compat import start_of
 from pymc_privacy.inference.starting import starting_points
 
 NOISE = pmp.Laplace(scale=1.0)
@@ -130,3 +131,26 @@ def test_where_no_draw_will_do_pymc_starts_or_says_why_not(caplog):
         four_normal(a)
     with pytest.raises(SamplingError, match="far"):
         starts(model)
+
+
+def test_a_start_is_remembered_until_data_or_variables_change(monkeypatch):
+    with pm.Model() as model:
+        width = pm.Data("width", np.ones(3))
+        pm.Normal("x", 0, width)
+    asked = []
+    ask = pm.Model.initial_point
+
+    def counted(self, *args, **kwargs):
+        asked.append(self)
+        return ask(self, *args, **kwargs)
+
+    monkeypatch.setattr(pm.Model, "initial_point", counted)
+    start_of(model)["x"][:] = 7.0
+    np.testing.assert_array_equal(start_of(model)["x"], np.zeros(3))
+    assert len(asked) == 1
+    with model:
+        pm.set_data({"width": np.ones(5)})
+        assert start_of(model)["x"].shape == (5,)
+        pm.Normal("y")
+        assert set(start_of(model)) == {"x", "y"}
+    assert len(asked) == 3
