@@ -54,8 +54,9 @@ def published_things():
     yes = pmp.release(ANSWERS, integers=True, name="yes", **numbers)
     with pytest.warns(InsecureNoiseWarning):
         simulated = pmp.simulate_release(rng, RECORDS, **numbers)
+    # Noise is not of a seed: of many records, or it could hide what another probability gives.
     summary = pmp.centre_scale_interval(
-        rng.normal(size=20), pmp.NormalVariance((-4, 4)), epsilon=0.5
+        rng.normal(size=2000), pmp.NormalVariance((-4, 4)), epsilon=5.0
     )
     return {
         "laplace": pmp.release(RECORDS, **numbers),
@@ -74,12 +75,12 @@ def published_things():
         "moments": pmp.bootstrap_interval(
             rng.normal(size=20), pmp.NormalMean((-4, 4)), epsilon=0.5, rng=rng
         ),
-        "multiple": pmp.multiple_sanitization_interval(ANSWERS, pmp.Rate(3), epsilon=0.7),
+        "multiple": pmp.multiple_sanitization_interval(ANSWERS * 50, pmp.Rate(3), epsilon=5.0),
         "slope": pmp.noise_aware_interval(
             rng.normal(size=(20, 2)), pmp.Slope((-4, 4), (-4, 4), bounds=(-5, 5)), epsilon=5.0
         ),
         "foreign": pmp.multiple_sanitization_interval(ANSWERS, Lazy(), epsilon=0.7),
-        "foreign summary": pmp.centre_scale_interval(ANSWERS, Lazy(), epsilon=0.7),
+        "foreign summary": pmp.centre_scale_interval(ANSWERS * 50, Lazy(), epsilon=5.0),
         "posterior": posterior_of(
             (yes, yes), label="proven", guarantee=pmp.compose(yes.guarantee, yes.guarantee)
         ),
@@ -104,9 +105,9 @@ def published_things():
             spread_sensitivity=0.1,
             largest_spread=0.5,
             bounds=(0, 1),
-            epsilon=1.0,
+            epsilon=40.0,
         ),
-        "ends": pmp.pp_interval(rng.beta(3, 5, 50), bounds=(0, 1), epsilon=1.0),
+        "ends": pmp.pp_interval(rng.beta(3, 5, 50), bounds=(0, 1), epsilon=40.0),
         "nominal": pmp.precise(
             rng.beta(3, 5, 50), bounds=(0, 1), density_bound=8.0, samples=50, epsilon=1.0, rng=rng
         ),
