@@ -75,7 +75,7 @@ def published_things():
         "moments": pmp.bootstrap_interval(
             rng.normal(size=20), pmp.NormalMean((-4, 4)), epsilon=0.5, rng=rng
         ),
-        "multiple": pmp.multiple_sanitization_interval(ANSWERS * 50, pmp.Rate(3), epsilon=5.0),
+        "multiple": pmp.multiple_sanitization_interval(ANSWERS * 50, pmp.Rate(3), epsilon=0.1),
         "slope": pmp.noise_aware_interval(
             rng.normal(size=(20, 2)), pmp.Slope((-4, 4), (-4, 4), bounds=(-5, 5)), epsilon=5.0
         ),
