@@ -19,6 +19,7 @@ from pymc_privacy.algorithms import by_address, count_states, interweave, leaps
 from pymc_privacy.algorithms.binding import Remember
 from pymc_privacy.algorithms.by_address import FREE, pointer
 from pymc_privacy.algorithms.caching import compiled, fingerprint
+from pymc_privacy.errors import CertificateError
 from pymc_privacy.graph.calls import DirectCall, shared_values
 from pymc_privacy.graph.parameter_program import ParameterProgram
 
@@ -26,17 +27,18 @@ _VECTOR, _INTEGERS = types.float64[::1], types.int64[::1]
 _PLAIN = types.float64(_VECTOR, _VECTOR, _INTEGERS)
 _DRAWING = types.float64(typeof(np.random.default_rng(0)), _VECTOR, _VECTOR, _INTEGERS)
 _DRAWS = ("base", "refresh")
-# What each function reads besides its first argument and values that are held, if it is there.
+_VECTORS = ("statistics", "forward", "released")
+# What each function reads besides its first argument, as far as it is there.
 _READS = {
-    "statistics": ("records",),
-    "centred": ("records", "totals", "counts"),
-    "base": ("records",),
-    "noncentred": ("u",),
-    "forward": ("u",),
-    "released": ("u",),
-    "others": ("records",),
-    "refresh": (),
-    "law": (),
+    "statistics": ("held", "records"),
+    "centred": ("held", "records", "totals", "counts"),
+    "base": ("held", "records"),
+    "noncentred": ("held", "u"),
+    "forward": ("held", "u"),
+    "released": ("held", "u"),
+    "others": ("held", "records"),
+    "refresh": ("held",),
+    "law": ("held",),
     "noise": (),
 }
 _compiled: dict[tuple[str, ...], DirectCall] = {}
@@ -80,10 +82,12 @@ class MovesByAddress:
         [outs["statistics"]] = results["totals"]
         arrays = {"records": self._records.typed, **results}
         self._memory = _Memory(self._program, q, held, arrays, outs)
+        self._records.copy_in(records)
+        self._memory.certify(held, dict.fromkeys(self._program.functions, q))
 
     def __call__(self, rng, q, held, records, centred, wide, local):
         """Move the parameters, and the records with them; arguments are those of the templates."""
-        if self._records is None:
+        if self._records is None or not self._records.fit(records):
             self._lay_out(q, held, records)
         memory, own = self._memory, self._records
         own.copy_in(records)
@@ -126,6 +130,9 @@ class StepByAddress:
             self._memory = _Memory(
                 self._program, state.q, held, arrays, outs, first={"noise": totals}
             )
+            self._counts[...] = state.counts
+            totals = state.counts @ self._cells.contributions
+            self._memory.certify(held, {"centred": state.q, "law": state.q, "noise": totals})
         self._counts[...] = state.counts
         addresses = self._memory.addresses(held)
         found = self._step(rng, state, self._cells, (), addresses, centred, wide, block)
@@ -162,6 +169,12 @@ class _Records:
             view if kind == np.float64 else np.empty(shape, kind)
             for view, (_, shape, kind) in zip(self._views, self._places, strict=True)
         ]
+
+    def fit(self, records: tuple[np.ndarray, ...]) -> bool:
+        """Tell whether records have the shapes that memory was laid out for."""
+        return all(
+            record.shape == view.shape for record, view in zip(records, self._views, strict=True)
+        )
 
     def copy_in(self, records: tuple[np.ndarray, ...]) -> None:
         """Write records into both forms."""
@@ -248,7 +261,27 @@ class _Memory:
         return np.array([*first, *numbers], dtype=np.int64), data
 
     def _given(self, name: str) -> list[np.ndarray]:
-        return [a for kind in ("held", *_READS[name]) for a in self._arrays.get(kind, ())]
+        return [a for kind in _READS[name] for a in self._arrays.get(kind, ())]
+
+    def certify(self, held: tuple[np.ndarray, ...], first: Mapping[str, np.ndarray]) -> None:
+        """Compare what is called by address with the functions themselves, once.
+
+        ``first`` are their first arguments. Draws are left out.
+        """
+        for name, (address,) in zip(self._names, self.addresses(held), strict=True):
+            if name in _DRAWS:
+                continue
+            value, out = by_address.call(first[name], address)
+            self.raise_error(np.random.default_rng(0))
+            expected = self._program.functions[name](first[name], *self._given(name))
+            parts = [np.ravel(part) for part in expected]
+            found = [out] if name in _VECTORS else [np.atleast_1d(value), out]
+            if not np.allclose(
+                np.concatenate(parts), np.concatenate(found), rtol=1e-9, equal_nan=True
+            ):
+                raise CertificateError(
+                    f"What is called by address must agree with the model; {name!r} does not."
+                )
 
     def raise_error(self, rng: np.random.Generator) -> None:
         """Raise the error that a function has raised inside a move, if one has."""

@@ -315,6 +315,8 @@ def _looked_up(op: AdvancedSubtensor, node, states):
         found.append(of[index])
         offsets.append(places[0] + width - index.type.ndim)
     if states[0] is not None:
+        if of.get(chosen[states[0].axis]) is not None:
+            return Mixed("records are looked up at places that records say")
         whole = _table_axis(table, states[0], chosen, places, width)
         if not isinstance(whole, Aligned):
             return whole

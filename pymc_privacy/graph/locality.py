@@ -17,7 +17,7 @@ import pytensor.tensor as pt
 
 from pymc_privacy._compat import INTERPRETED, TensorVariable, ancestors, compile_graph
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.alignment import Aligned, Mixed, State, alignment
+from pymc_privacy.graph.alignment import Aligned, Mixed, State, Unknown, alignment
 from pymc_privacy.graph.points import (
     Point,
     Sampler,
@@ -156,7 +156,11 @@ class Probe:
         return [*found, *(label for label in unread if label in moved)]
 
     def _read(self, label: str, value: TensorVariable) -> State:
-        return alignment(self._terms[label], [value])
+        alone = alignment(self._terms[label], [value])
+        if not isinstance(alone, Unknown):
+            return alone
+        together = alignment(self._terms[label], self._values)
+        return together if isinstance(together, Mixed) else alone
 
     @cached_property
     def _trials(self) -> list[Trial]:
@@ -193,7 +197,7 @@ class Trial:
     ----------
     rng
     point
-        The parameters stay there.
+        The parameters stay there, and the records that do not change.
     names
         The values of the candidates.
     labels
@@ -212,12 +216,14 @@ class Trial:
         evaluate: Callable[..., list[np.ndarray]],
     ):
         draws = (dict(zip(names, draw(child, point), strict=True)) for child in rng.spawn(12))
-        first = next(draws)
-        self._point, self._names, self._labels = point | first, list(names), list(labels)
+        # At the records of the point: where a chain has come to, others may be rare.
+        self._point, self._names, self._labels = point, list(names), list(labels)
         self._evaluate = evaluate
-        other = _elsewhere(first, draws)
+        other = _elsewhere({name: point[name] for name in self._names}, draws)
         self._others = [other, _far_away(rng, other)]
-        self._size = len(first[self._names[0]])
+        # A record may read others only where it is far out itself.
+        self._further = point | _far_away(rng, other)
+        self._size = len(point[self._names[0]])
         self._halves = _halves(rng, self._size)
         # Rows that agree with their neighbours all along the cycle agree with all others.
         self._permutation = np.roll(np.arange(self._size), 1)
@@ -235,18 +241,24 @@ class Trial:
     def moved_by(self, value: TensorVariable) -> set[str]:
         """Return the terms in which a row moved whose own record did not."""
         name, changed = value.name, set()
-        for rows, other in product(self._halves, self._others):
-            moved = self._point[name].copy()
+        starts = [(self._point, self._before), (self._further, self._at(self._further))]
+        for (point, before), rows, other in product(starts, self._halves, self._others):
+            moved = point[name].copy()
             moved[rows] = other[name][rows]
-            try:
-                after = self._evaluate(*(self._point | {name: moved}).values())
-            except (ArithmeticError, ValueError, IndexError, np.linalg.LinAlgError):
-                # Far away, a value may be none that the model has a density for.
+            after = self._at(point | {name: moved})
+            if before is None or after is None:
                 continue
-            for label, b, a in zip(self._labels, self._before, after, strict=True):
+            for label, b, a in zip(self._labels, before, after, strict=True):
                 if not self._same_in(~rows, b, a):
                     changed.add(label)
         return changed
+
+    def _at(self, point: Point) -> list[np.ndarray] | None:
+        """Return the terms at a point; far away there may be none."""
+        try:
+            return self._evaluate(*point.values())
+        except (ArithmeticError, ValueError, IndexError, np.linalg.LinAlgError):
+            return None
 
     def _has_rows(self, term: np.ndarray) -> bool:
         return term.ndim > 0 and len(term) == self._size

@@ -197,6 +197,8 @@ class CountStates(BlockedStep):
         super().setup_chain(rng, tune, draws)
         self.setup_tuning(tune)
         self.tune = bool(tune)
+        # Data may have been changed in place.
+        self._step = None
         self._certifier.start_chain()
         self._seen = None
 

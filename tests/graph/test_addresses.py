@@ -10,6 +10,8 @@ from numba import njit
 import pymc_privacy as pmp
 from pymc_privacy.algorithms import frames, guidance, interweave, leaps, tuning
 from pymc_privacy.algorithms.caching import compiled
+from pymc_privacy.errors import CertificateError
+from pymc_privacy.graph import addresses
 from pymc_privacy.graph.addresses import MovesByAddress
 from pymc_privacy.graph.database import find_databases
 from pymc_privacy.graph.interweaving import compile_parameters
@@ -157,3 +159,26 @@ def test_an_error_in_compiled_code_comes_out():
         q, records, *_ = moves(rng, q, (), records, (np.eye(1), 1e-3, 4), given, local)
     with pytest.raises(ValueError, match="beyond one"):
         moves(rng, q, (), records, (np.eye(1), 1e3, 4), given, local)
+
+
+def test_data_that_are_changed_in_place_are_read():
+    program, point, model = program_of(real_records)
+    moves = MovesByAddress(program)
+    held, records = (tuple(point[n] for n in names) for names in (program.held, program.records))
+    given = (program.flatten(point), held, records, *settings(program))
+    before = moves(np.random.default_rng(4), *given)[0]
+    model["spread"].get_value(borrow=True)[...] = 0.3
+    after = moves(np.random.default_rng(4), *given)[0]
+    assert (before != after).all()
+    np.testing.assert_array_equal(
+        after, MovesByAddress(program)(np.random.default_rng(4), *given)[0]
+    )
+
+
+def test_a_function_that_finds_other_data_at_its_address_is_noticed(monkeypatch):
+    program, point, _ = program_of(real_records)
+    held, records = (tuple(point[n] for n in names) for names in (program.held, program.records))
+    monkeypatch.setattr(addresses, "_in_rows", lambda array: np.array(array + 1))
+    moves = MovesByAddress(program)
+    with pytest.raises(CertificateError, match="called by address must agree"):
+        moves(np.random.default_rng(4), program.flatten(point), held, records, *settings(program))

@@ -9,6 +9,7 @@ from pytensor.graph.basic import Apply
 
 import pymc_privacy as pmp
 from pymc_privacy.errors import RecordError
+from pymc_privacy.graph.database import check_locality, find_databases
 from pymc_privacy.graph.locality import find_records, parents
 
 LAPLACE = pmp.Laplace(scale=2.0)
@@ -105,9 +106,46 @@ def unreadable_and_mixed_at_some_parameters():
     return Shift(12.0)(pm.Normal("x", mu, 0.1, shape=6))
 
 
+class Gate(Shift):
+    """An operation that nobody knows: rows above a limit are replaced by the first one."""
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0] = np.where(inputs[0] > self.limit, inputs[0][0], inputs[0])
+
+
+def unreadable_and_mixed_where_a_row_is_far_out_itself():
+    return Gate(9.0)(pm.Normal("x", shape=6))
+
+
+class Slit(Shift):
+    """An operation that nobody knows: rows at the limit are replaced by the first one."""
+
+    def perform(self, node, inputs, outputs):
+        there = abs(inputs[0] - self.limit) < 1e-6
+        outputs[0][0] = np.where(there, inputs[0][0], inputs[0])
+
+
+def test_records_are_looked_at_where_a_chain_has_come_to():
+    """Here rows are mixed in a place that is neither likely nor far out."""
+    with pm.Model() as model:
+        x = pm.Uniform("x", 0, 1, shape=6, default_transform=None)
+        pmp.Privatized("release", Slit(1.0)(x), LAPLACE, observed=1.0)
+    databases = find_databases(model, [x])
+    check_locality(databases, {"x": np.full(6, 0.5)})
+    with pytest.raises(RecordError, match="'x' must be local"):
+        check_locality(databases, {"x": np.array([0.5, 0.5, 0.5, 0.5, 0.5, 1 - 1e-9])})
+
+
+def at_a_place_that_another_record_says():
+    g = pm.Normal("g", shape=6)
+    return pm.Normal("x", shape=6)[pt.arange(6) - pt.cast(g > 6, "int64") * np.arange(6)]
+
+
 @pytest.mark.parametrize(
     "write",
     [
+        unreadable_and_mixed_where_a_row_is_far_out_itself,
+        at_a_place_that_another_record_says,
         the_largest_written_into_the_first_row,
         nothing_when_one_is_far_out,
         outliers_dropped,
