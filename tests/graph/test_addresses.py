@@ -57,7 +57,7 @@ def settings(program):
     return (np.eye(size), 0.3, 3), (np.eye(size), 0.4, 12), local
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("write", [counts_and_rows, drawn_afresh])
 def test_moves_are_those_that_are_compiled_with_the_functions(write):
     program, point, _ = program_of(write)
