@@ -135,7 +135,9 @@ def _finite(drawn: Point, start: Point, rng: np.random.Generator) -> Point:
 def _near(start: Point, rng: np.random.Generator) -> Point:
     """Return a point where a coefficient that starts at zero does not hide what it multiplies."""
     return {
-        name: value + rng.uniform(0.02, 0.1, np.shape(value)) * (1 + abs(value))
+        name: np.asarray(
+            value + rng.uniform(0.02, 0.1, np.shape(value)) * (1 + abs(value)), value.dtype
+        )
         if np.asarray(value).dtype.kind == "f"
         else np.array(value)
         for name, value in start.items()

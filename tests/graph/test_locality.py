@@ -11,6 +11,7 @@ import pymc_privacy as pmp
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.database import check_locality, find_databases
 from pymc_privacy.graph.locality import find_records, parents
+from pymc_privacy.graph.points import points_near_the_start, prior_points
 
 LAPLACE = pmp.Laplace(scale=2.0)
 
@@ -320,3 +321,14 @@ def test_parents_stop_at_the_nearest_random_variables():
     assert parents(y, model) == [y]
     assert parents(2 * x + 1, model) == [x]
     assert parents(x + mu, model) == [mu, x]
+
+
+def test_points_have_the_types_of_the_model():
+    with pm.Model() as model:
+        pm.Normal("a")
+        pm.Normal("x", shape=6, dtype="float32")
+    for point in [next(prior_points(model)), *points_near_the_start(model)]:
+        assert {name: value.dtype.name for name, value in point.items()} == {
+            "a": "float64",
+            "x": "float32",
+        }
