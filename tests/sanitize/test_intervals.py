@@ -209,7 +209,7 @@ def test_the_family_and_the_sampler_agree(request):
         assert_mean(draws <= end, expected, what="probability below the end")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_family_of_slopes_and_the_sampler_agree(request):
     rng, family = generator(request), pmp.Slope((-6, 6), (-4, 6), bounds=(-5, 5))
     published = released(family, records_of("slope", rng, 200), 20.0, rng)

@@ -411,8 +411,14 @@ def two_groups():
     return model, {"p": stats.beta(2, 3), "n_a": stats.randint(1, 7), "n_b": stats.randint(1, 9)}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("family", [pairs, gammas, without_a_form, two_groups])
+@pytest.mark.parametrize(
+    "family",
+    [
+        pytest.param(pairs, marks=pytest.mark.slow),
+        *(pytest.param(f, marks=pytest.mark.exhaustive) for f in (gammas, without_a_form)),
+        pytest.param(two_groups, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_prior_is_kept_in_other_models(family, request):
     assert z_in_another_model(family, seed_of(request)) < Z_LIMIT
 

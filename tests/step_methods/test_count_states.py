@@ -255,7 +255,7 @@ def naive_bayes(size=1000, classes=3, features=2, levels=3, epsilon=0.3, seed=0)
     return model
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_counts_and_records_agree_on_naive_bayes(request):
     model = naive_bayes(size=500)
     options = OPTIONS | {

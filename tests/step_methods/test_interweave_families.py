@@ -149,8 +149,17 @@ FAMILIES = [
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "family",
+    [
+        pytest.param(
+            family,
+            id=family.__name__,
+            marks=pytest.mark.exhaustive if number % 3 else pytest.mark.slow,
+        )
+        for number, family in enumerate(FAMILIES)
+    ],
+)
 def test_geweke_parameters_keep_their_prior(family, request):
     z = largest_z(*geweke(family, seed_of(request)))
     assert z < Z_LIMIT, f"z = {z:.1f}"
