@@ -1,7 +1,6 @@
 """The only importer of PyMC's and PyTensor's internals, so that their changes land in one file."""
 
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from pymc.distributions.continuous import (
@@ -100,7 +99,7 @@ from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.exceptions import NotScalarConstantError
 from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.linalg.solvers.core import SolveBase
-from pytensor.tensor.math import Dot
+from pytensor.tensor.math import Dot, variadic_add
 from pytensor.tensor.random.basic import (
     BernoulliRV,
     BetaBinomialRV,
@@ -150,29 +149,6 @@ def interpret(inputs, outputs):
     """Return a function that evaluates a graph node by node, as it stands."""
     mode = Mode(linker="py", optimizer=None)
     return function(inputs, outputs, mode=mode, on_unused_input="ignore", accept_inplace=True)
-
-
-_starts: WeakKeyDictionary[Any, tuple[list, dict]] = WeakKeyDictionary()
-
-
-def start_of(model) -> dict[str, np.ndarray]:
-    """Return where PyMC starts a model, without jitter.
-
-    PyMC compiles a function for it at every call. Here that is done again only where the model
-    has other variables or other data.
-    """
-    data = [
-        variable.get_value(borrow=True)
-        for variable in graph_inputs(model.basic_RVs)
-        if isinstance(variable, SharedVariable)
-        and not isinstance(variable.type, RandomGeneratorType)
-    ]
-    state = [*model.basic_RVs, *model.value_vars, *model.rvs_to_initial_values.values(), *data]
-    known, start = _starts.get(model, ([], {}))
-    if len(known) != len(state) or any(a is not b for a, b in zip(known, state, strict=True)):
-        start = model.initial_point(random_seed=0)
-        _starts[model] = (state, start)
-    return {name: np.array(value) for name, value in start.items()}
 
 
 def law_parameters(variable: TensorVariable) -> tuple[Variable, ...]:
@@ -325,9 +301,9 @@ __all__ = [
     "rewrite_graph",
     "run_convergence_checks",
     "rvs_in_graph",
-    "start_of",
     "support_point",
     "toposort",
+    "variadic_add",
     "vectorize_graph",
 ]
 

@@ -28,7 +28,6 @@ from pymc_privacy._compat import (
     check_new_name,
     compile_graph,
     modelcontext,
-    start_of,
     support_point,
 )
 from pymc_privacy.arguments import probability, shown
@@ -43,6 +42,7 @@ from pymc_privacy.distributions.privatized import PrivatizedRV, check_release
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
 from pymc_privacy.mechanisms import Mechanism, Suppressed
 from pymc_privacy.mechanisms.count_windows import count_window
+from pymc_privacy.model.start import start_of
 
 _NONNEGATIVE = (
     BernoulliRV,

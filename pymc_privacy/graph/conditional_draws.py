@@ -17,6 +17,7 @@ from pymc_privacy._compat import CategoricalRV, TensorVariable, graph_replace
 from pymc_privacy.graph.cells import Cells, NotCounted, find_cells
 from pymc_privacy.graph.columns import float_columns
 from pymc_privacy.graph.database import Database
+from pymc_privacy.model.factors import log_densities
 
 # Every cell costs about as much as a proposal does.
 MOST_CELLS = 16
@@ -56,7 +57,7 @@ def log_weights(database: Database, cells: Cells) -> list[TensorVariable]:
     """Return log f(v) + log w(v) of each record, a vector for every cell v."""
     model = database.model
     plain = [rv for rv in cells.records if not _is_looked_up(rv)]
-    terms = model.logp(vars=[*plain, *database.weights], sum=False)
+    terms = log_densities(model, [*plain, *database.weights])
     density = reduce(pt.add, [by_row(term) for term in terms])
     logs = []
     for values in zip(*cells.values(), strict=True):

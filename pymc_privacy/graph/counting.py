@@ -16,7 +16,6 @@ from pymc_privacy._compat import (
     Variable,
     ancestors,
     compile_graph,
-    start_of,
 )
 from pymc_privacy.algorithms import count_states
 from pymc_privacy.graph.cells import (
@@ -31,7 +30,6 @@ from pymc_privacy.graph.columns import columns, float_columns
 from pymc_privacy.graph.database import (
     Database,
     contributions_of,
-    factors_of,
     find_databases,
     release_density,
 )
@@ -42,6 +40,8 @@ from pymc_privacy.graph.parameter_program import (
     gradient_of,
 )
 from pymc_privacy.graph.points import Point, probing_point
+from pymc_privacy.model.factors import factors_of, log_densities
+from pymc_privacy.model.start import start_of
 
 # One move costs as much with a cell more as one of records does with three records more.
 MOST_CELLS = 2048
@@ -109,7 +109,7 @@ def _verify(counted: CountedDatabase) -> None:
     """Compare, at one point, what the cells say with what the model says of each record."""
     model, point = counted.database.model, probing_point(counted.database.model)
     whole = float_columns(counted.database.contributions)
-    densities = model.logp(vars=list(counted.cells.records), sum=False)
+    densities = log_densities(model, counted.cells.records)
     rows = [term.reshape((term.shape[0], -1)).sum(axis=1) for term in densities]
     graphs = [*model.replace_rvs_by_values(whole), reduce(pt.add, rows), counted.log_probabilities]
     *contributions, by_record, by_cell = _evaluate(model.value_vars, graphs, point)
@@ -170,7 +170,7 @@ def compile_counts(
 def _prior(model, parameters, counted) -> TensorVariable:
     """Return the log density of whatever depends on the parameters, but for records."""
     ours = {f for c in counted for f in (*c.database.records, *c.database.releases)}
-    terms = model.logp(vars=[f for f in factors_of(model) if f not in ours], sum=False)
+    terms = log_densities(model, [f for f in factors_of(model) if f not in ours])
     moving = [term.sum() for term in terms if set(ancestors([term])) & set(parameters)]
     return reduce(pt.add, moving, pt.constant(0.0))
 

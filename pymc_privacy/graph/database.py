@@ -22,6 +22,7 @@ from pymc_privacy.graph.locality import Probe, not_local, parents
 from pymc_privacy.graph.miscompiled import refuse_forgotten_floors
 from pymc_privacy.graph.points import Point, probing_point
 from pymc_privacy.mechanisms import Mechanism
+from pymc_privacy.model.factors import factors_of, log_densities
 
 _LATE = (
     " If {name!r} is a parameter with one entry per record, sample with pymc_privacy.sample, or "
@@ -150,11 +151,6 @@ def _check_held(model, records: Sequence[TensorVariable]) -> None:
 Factors = dict[TensorVariable, set[TensorVariable]]
 
 
-def factors_of(model) -> list[TensorVariable]:
-    """Return everything that has a log density: random variables and potentials."""
-    return [*model.basic_RVs, *model.potentials]
-
-
 def factors_given_records(
     model, databases: Sequence[Database], parameters: Sequence[Variable]
 ) -> list[TensorVariable]:
@@ -210,7 +206,7 @@ def _database(model, records: list[TensorVariable], factors: Factors) -> Databas
 
 def _probe(model, records, releases, weights, start: Point) -> Probe:
     """Return what tells whether anything that sees the records mixes them."""
-    densities = model.logp(vars=list(weights), sum=False) if weights else []
+    densities = log_densities(model, weights)
     graphs = {f"the contributions to {r.name!r}": contributions_of(r) for r in releases}
     graphs |= {repr(w.name): density for w, density in zip(weights, densities, strict=True)}
     return Probe(model, start, records, graphs)

@@ -17,7 +17,6 @@ from pymc_privacy.graph.database import (
     Database,
     contributions_of,
     factors_given_records,
-    factors_of,
     release_density,
 )
 from pymc_privacy.graph.domains import cheap_conditions
@@ -26,6 +25,7 @@ from pymc_privacy.graph.row_densities import row_density
 from pymc_privacy.graph.row_sums import row_sums
 from pymc_privacy.graph.rows import NotByRows, RowExpressions, simplified
 from pymc_privacy.graph.sufficient import NotSufficient, sufficient
+from pymc_privacy.model.factors import factors_of, joint_log_density, log_densities
 
 
 class Detail(Enum):
@@ -155,7 +155,9 @@ def statistics_given_base(
 def density_of_others(model, databases: Sequence[Database]) -> TensorVariable:
     """Return the log density of all factors but the records themselves, by values."""
     records = {rv for database in databases for rv in database.records}
-    density = model.logp(vars=[factor for factor in factors_of(model) if factor not in records])
+    density = joint_log_density(
+        model, [factor for factor in factors_of(model) if factor not in records]
+    )
     return _within_domain(model, databases, density, {})
 
 
@@ -224,9 +226,7 @@ def _summed(term: TensorVariable, rows: RowExpressions, detail: Detail) -> Tenso
 
 def _terms(model, factors: Sequence[TensorVariable], detail: Detail) -> list[TensorVariable]:
     """Return the log density of each factor, one number per record where it has records."""
-    if not factors:
-        return []
-    terms = model.logp(vars=list(factors), sum=False)
+    terms = log_densities(model, factors)
     if detail is Detail.WHOLE:
         return terms
     return [

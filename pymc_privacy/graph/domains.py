@@ -20,9 +20,10 @@ from pymc_privacy._compat import (
     Variable,
     ancestors,
     compile_graph,
-    start_of,
 )
 from pymc_privacy.graph.drawable import drawing_where_possible
+from pymc_privacy.model.factors import log_densities
+from pymc_privacy.model.start import start_of
 
 _DRAWS = 32
 # Conditions on larger tensors are not part of every move: they would cost as much as it does.
@@ -74,7 +75,7 @@ def _conditions(model, records: Sequence[TensorVariable]) -> list[Variable]:
     """Return what the densities of records ask of random parameters."""
     values = set(model.value_vars)
     found = []
-    for density in model.logp(vars=list(records), sum=False, jacobian=False):
+    for density in log_densities(model, records, jacobian=False):
         for variable in ancestors([density]):
             if variable.owner is None or not isinstance(variable.owner.op, CheckParameterValue):
                 continue

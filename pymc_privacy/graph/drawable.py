@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pymc_privacy._compat import INTERPRETED, TensorVariable, compile_graph, start_of
+from pymc_privacy._compat import INTERPRETED, TensorVariable, compile_graph
 from pymc_privacy.graph.generators import given_others, in_value_coordinates, with_generator
+from pymc_privacy.model.start import start_of
 
 Draw = Callable[[int], dict[str, np.ndarray]]
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pymc_privacy._compat import TensorVariable, ancestors
 from pymc_privacy.graph.drawable import can_be_drawn
 from pymc_privacy.graph.locality import Point, Probe, parents, probing_point
+from pymc_privacy.model.factors import factors_of, log_densities
 
 
 def shared_effects(
@@ -32,10 +33,10 @@ def shared_effects(
 
 
 def _is_mixed(model, start: Point, effect: TensorVariable) -> bool:
-    factors = [f for f in [*model.basic_RVs, *model.potentials] if _sees(model, f, effect)]
+    factors = [f for f in factors_of(model) if _sees(model, f, effect)]
     if not factors:
         return False
-    densities = model.logp(vars=factors, sum=False)
+    densities = log_densities(model, factors)
     graphs = {repr(f.name): density for f, density in zip(factors, densities, strict=True)}
     return bool(Probe(model, start, [effect], graphs).mixed()[effect])
 

@@ -24,6 +24,7 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.points import Point, points_near_the_start
+from pymc_privacy.model.factors import log_densities
 
 
 class _Datum(NamedTuple):
@@ -168,9 +169,7 @@ def _evaluated(
     At one point alone, the sign of a coefficient could hide what an infinite covariate does.
     """
     factors = [terms[label] for label in densities]
-    logps = (
-        dict(zip(densities, model.logp(vars=factors, sum=False), strict=True)) if factors else {}
-    )
+    logps = dict(zip(densities, log_densities(model, factors), strict=True))
     others = {label: graph for label, graph in terms.items() if label not in logps}
     replaced = dict(zip(others, model.replace_rvs_by_values(list(others.values())), strict=True))
     graphs = replaced | logps

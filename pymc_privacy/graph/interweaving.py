@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import TensorVariable, Variable, ancestors, start_of
+from pymc_privacy._compat import TensorVariable, Variable, ancestors
 from pymc_privacy.graph.carrying import CarriedRecords, carry_records
 from pymc_privacy.graph.conditional_draws import conditional_draws
 from pymc_privacy.graph.database import Database
@@ -31,6 +31,7 @@ from pymc_privacy.graph.parameter_program import (
 )
 from pymc_privacy.graph.summed_out import summed_out
 from pymc_privacy.mechanisms import AdditiveMechanism, PostProcessed
+from pymc_privacy.model.start import start_of
 
 # Beyond, trajectories with gradients beat a random walk whose steps cost a third.
 FEW_PARAMETERS = 20

@@ -13,17 +13,17 @@ from pymc_privacy._compat import (
     TensorVariable,
     ancestors,
     compile_graph,
-    start_of,
 )
 from pymc_privacy.algorithms import lattice_walk
 from pymc_privacy.algorithms.integer_kernel import Fibre, equal_columns, fibre_of
 from pymc_privacy.distributions.linear_measurements import exact_totals, is_exact, measurements_of
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.database import factors_of
 from pymc_privacy.graph.locality import Probe
 from pymc_privacy.graph.points import probing_point
 from pymc_privacy.graph.programs import Point
 from pymc_privacy.mechanisms import DiscreteGaussian, Gaussian
+from pymc_privacy.model.factors import factors_of, joint_log_density, log_densities
+from pymc_privacy.model.start import start_of
 
 MOST_PARAMETERS = 50
 """With more, random moves of all at once would be too short to be of use."""
@@ -53,7 +53,7 @@ def compile_cell_density(model, counts: TensorVariable, compile_kwargs: dict | N
     """Compile the log density of each count, with every other factor that sees it alone."""
     weights = _weights(model, counts)
     _refuse_mixed_cells(model, counts, weights, probing_point(model))
-    terms = [*model.logp(vars=[counts], sum=False), *weights.values()]
+    terms = [*log_densities(model, [counts]), *weights.values()]
     # A term may have several numbers for each count.
     by_cell = [term.reshape((term.shape[0], -1)).sum(axis=1) for term in terms]
     value = model.rvs_to_values[counts]
@@ -79,7 +79,7 @@ class CarryProgram:
         above = set(ancestors([rates]))
         own = [v for v in model.continuous_value_vars if v in above]
         known = {counts, *measurements_of(model, counts)}
-        log_g = model.logp(vars=[f for f in factors_of(model) if f not in known])
+        log_g = joint_log_density(model, [f for f in factors_of(model) if f not in known])
         value = model.rvs_to_values[counts]
         above |= set(ancestors([log_g]))
         others = [v for v in model.value_vars if v in above and v not in {value, *own}]
@@ -143,7 +143,7 @@ def _weights(model, counts: TensorVariable) -> dict[TensorVariable, TensorVariab
     """Return the factors other than measurements that the counts enter, with their densities."""
     known = {counts, *measurements_of(model, counts)}
     others = [factor for factor in factors_of(model) if factor not in known]
-    terms = model.logp(vars=others, sum=False) if others else []
+    terms = log_densities(model, others)
     value = model.rvs_to_values[counts]
     # By values: where a transform depends on the counts, these move the variable, and with it
     # whatever depends on that.

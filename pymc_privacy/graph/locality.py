@@ -25,6 +25,7 @@ from pymc_privacy.graph.points import (
     prior_points,
     probing_point,
 )
+from pymc_privacy.model.factors import log_densities
 
 # Where rows cannot be told apart by reading: this many draws from the prior, besides the start.
 _POINTS = 3
@@ -111,9 +112,7 @@ class Probe:
         self._model, self._start = model, start
         self._candidates = list(candidates)
         self._values = [model.rvs_to_values[rv] for rv in self._candidates]
-        densities = (
-            model.logp(vars=self._candidates, sum=False, jacobian=False) if candidates else []
-        )
+        densities = log_densities(model, self._candidates, jacobian=False)
         labels = (f"the density of {rv.name!r}" for rv in self._candidates)
         terms = dict(zip(labels, densities, strict=True)) | graphs
         self._terms = dict(

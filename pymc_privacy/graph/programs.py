@@ -27,6 +27,7 @@ from pymc_privacy.graph.conditional_draws import conditional_draws
 from pymc_privacy.graph.database import Database
 from pymc_privacy.graph.generators import given_others, in_value_coordinates, with_generator
 from pymc_privacy.graph.points import Point
+from pymc_privacy.model.factors import log_densities
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ def _weight_ratio(
     if not database.weights:
         return []
     model = database.model
-    terms = model.logp(vars=list(database.weights), sum=False)
+    terms = log_densities(model, database.weights)
     now = sum(term.reshape((term.shape[0], -1)).sum(axis=1) for term in terms)
     values = [model.rvs_to_values[rv] for rv in database.records]
     fresh = {

@@ -20,7 +20,6 @@ from pymc_privacy._compat import (
     ancestors,
     compile_graph,
     graph_replace,
-    start_of,
     vectorize_graph,
 )
 from pymc_privacy.algorithms import birth_death
@@ -28,7 +27,7 @@ from pymc_privacy.distributions.records import is_sized, law_of, size_of, sizes_
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.calls import CompiledCall
 from pymc_privacy.graph.carrying import CarriedRecords, carry_records
-from pymc_privacy.graph.database import Database, factors_of, find_databases
+from pymc_privacy.graph.database import Database, find_databases
 from pymc_privacy.graph.densities import (
     CentredDensity,
     Detail,
@@ -48,6 +47,8 @@ from pymc_privacy.graph.parameter_program import (
     gradient_of,
     jitted_functions,
 )
+from pymc_privacy.model.factors import factors_of, log_densities
+from pymc_privacy.model.start import start_of
 
 # exp of it is more records than anybody has; no record at all is written as its negative.
 _LARGEST_LOG = 40.0
@@ -324,7 +325,7 @@ def compile_log_size(
     records = {*database.database.records, *database.database.releases}
     factors = [factor for factor in factors_of(model) if factor not in records]
     # By values: a transform that depends on the size moves its variable, and what depends on that.
-    terms = [t for t in model.logp(vars=factors, sum=False) if value in set(ancestors([t]))]
+    terms = [t for t in log_densities(model, factors) if value in set(ancestors([t]))]
     sizes = pt.vector("sizes", dtype=value.dtype)
     total = sum(term.sum() for term in terms)
     # A density that is flat beyond its argument would come out as a single number.

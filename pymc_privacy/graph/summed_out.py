@@ -24,8 +24,9 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.graph.cells import Cells, NotCounted, log_probabilities
 from pymc_privacy.graph.conditional_draws import by_row, few_cells, log_weights
-from pymc_privacy.graph.database import Database, factors_of
+from pymc_privacy.graph.database import Database
 from pymc_privacy.graph.points import probing_point
+from pymc_privacy.model.factors import factors_of, joint_log_density, log_densities
 
 # Sums of fewer different records than this part of all are worth the search for them.
 MOST_GROUPS = 0.1
@@ -42,7 +43,7 @@ def summed_out(model, databases: Sequence[Database]) -> TensorVariable | None:
         return None
     ours = {f for database in databases for f in (*database.records, *database.weights)}
     others = [factor for factor in factors_of(model) if factor not in ours]
-    density = model.logp(vars=others) if others else pt.constant(0.0)
+    density = joint_log_density(model, others)
     for database, found in zip(databases, known, strict=True):
         density += _of_database(database, found)
     return density
@@ -72,7 +73,7 @@ def _group_weights(
     model, size = database.model, len(next(iter(rows.values())))
     data = {symbol: pt.constant(values) for symbol, values in rows.items()}
     law = log_probabilities(model, cells)
-    terms = model.logp(vars=list(database.weights), sum=False)
+    terms = log_densities(model, database.weights)
     density = reduce(pt.add, [by_row(term) for term in terms])
     logs = []
     for k, values in enumerate(zip(*cells.values(), strict=True)):

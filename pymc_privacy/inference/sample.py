@@ -17,7 +17,6 @@ from pymc_privacy._compat import (
     log_warnings,
     modelcontext,
     run_convergence_checks,
-    start_of,
 )
 from pymc_privacy.arguments import flag, integer
 from pymc_privacy.distributions.assignment import assign_records
@@ -33,6 +32,8 @@ from pymc_privacy.graph.database import (
 from pymc_privacy.graph.finite import refuse_single_precision
 from pymc_privacy.inference.interruption import stopped_in_a_sentence
 from pymc_privacy.inference.starting import starting_points
+from pymc_privacy.model.factors import joint_log_density
+from pymc_privacy.model.start import start_of
 from pymc_privacy.results import (
     attach_privacy,
     blank_absent_records,
@@ -158,7 +159,7 @@ def _parameter_density(
     model, databases: Sequence[Database], parameters: Sequence[Variable], compile_kwargs: dict
 ) -> ValueGradFunction:
     """Compile the log density of the parameters given everything else, and its gradient."""
-    density = model.logp(vars=factors_given_records(model, databases, parameters))
+    density = joint_log_density(model, factors_given_records(model, databases, parameters))
     point = start_of(model)
     above = set(ancestors([density]))
     held = [v for v in model.value_vars if v in above and v not in set(parameters)]

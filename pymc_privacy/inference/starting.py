@@ -18,6 +18,7 @@ from pymc_privacy._compat import (
 from pymc_privacy.distributions.linear_measurements import LatticeCounts
 from pymc_privacy.distributions.starts import starts_of_sizes
 from pymc_privacy.graph.locality import Point
+from pymc_privacy.model.factors import factors_of, joint_log_density
 
 MOST_TRIES = 100
 
@@ -104,7 +105,10 @@ class _Judge:
     def __init__(self, model):
         self._names = [rv.name for rv in model.free_RVs]
         self._function = model.compile_fn(
-            [model.logp(), *model.replace_rvs_by_values(model.free_RVs)],
+            [
+                joint_log_density(model, factors_of(model)),
+                *model.replace_rvs_by_values(model.free_RVs),
+            ],
             inputs=model.value_vars,
             mode=INTERPRETED,
             on_unused_input="ignore",

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pymc_privacy._compat import TensorVariable, ancestors, start_of
+from pymc_privacy._compat import TensorVariable, ancestors
+from pymc_privacy.model.start import start_of
 
 MOST_PARAMETERS = 200
 

@@ -7,8 +7,8 @@ from pymc.exceptions import SamplingError
 from scipy import stats
 
 import pymc_privacy as pmp
-from pymc_privacy._compat import start_of
 from pymc_privacy.inference.starting import starting_points
+from pymc_privacy.model.start import start_of
 
 NOISE = pmp.Laplace(scale=1.0)
 NEIGHBOURS = np.array([[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]])
