@@ -48,6 +48,9 @@ from pymc_privacy.model.factors import factors_of, log_densities
 _ABSOLUTE, _RELATIVE = 1e-6, 1e-9
 # Above this many values in the records, fewer points are looked at.
 MANY_VALUES = 20_000
+# Where rounding is measured: at this many points on either side, that far apart.
+_NEIGHBOURS, _LAST_DIGITS = 4, 1e-14
+_SAFETY = 4.0  # of the largest of so few
 _INDIRECT = (OpFromGraph, CheckParameterValue)
 
 
@@ -61,6 +64,8 @@ class Comparison(NamedTuple):
     """The sum of the absolute values of all that was added up for either."""
     tolerance: Any = None
     """How far apart they may be, where that is not a matter of rounding."""
+    rounding: float = 0.0
+    """How far off the model's own number was found to be."""
 
     @property
     def agrees(self) -> bool:
@@ -72,7 +77,7 @@ class Comparison(NamedTuple):
         if most is None:
             most = _ABSOLUTE + _RELATIVE * (self.scale + np.abs(_finite(expected)))
         with np.errstate(invalid="ignore"):
-            near = np.abs(expected - found) <= most
+            near = np.abs(expected - found) <= most + self.rounding
         # Outside the support a density may be -inf or not a number: both are never accepted.
         nowhere = ~np.isfinite(expected) & ~(expected > 0) & ~np.isfinite(found) & ~(found > 0)
         return bool((near | (expected == found) | nowhere).all())
@@ -144,6 +149,8 @@ class Terms:
     """The log density of a model at a point, by factor."""
 
     by_name: dict[str, np.ndarray]
+    shifted: Callable[[int], Terms]
+    """The same, where every number of the point is some last digits larger."""
 
     def total(self, names: Collection[str]) -> float:
         """Return the log density of some factors; -inf where it is no number."""
@@ -161,6 +168,18 @@ class Terms:
     def scale(self) -> float:
         """Return the sum of the absolute values of all finite terms."""
         return float(sum(np.abs(_finite(term)).sum() for term in self.by_name.values()))
+
+    def rounding(self, names: Collection[str]) -> float:
+        """Return how far off the log density of factors may be, where large terms cancel within.
+
+        It is measured: over a few last digits a density is a line, but for its rounding.
+        """
+        shifts = np.arange(-_NEIGHBOURS, _NEIGHBOURS + 1)
+        totals = np.array([self.shifted(int(shift)).total(names) for shift in shifts])
+        if not np.isfinite(totals).all():
+            return 0.0
+        line = np.polynomial.Polynomial.fit(shifts, totals, deg=1)
+        return _SAFETY * float(np.abs(totals - line(shifts)).max())
 
 
 class Reference:
@@ -198,7 +217,15 @@ class Reference:
             if not all(np.isfinite(term).all() for term in found):
                 stable = self._stable_terms(*values)
                 found = [np.where(np.isfinite(a), a, b) for a, b in zip(found, stable, strict=True)]
-        return Terms(dict(zip(self.factors, found, strict=True)))
+
+        def shifted(shift: int) -> Terms:
+            moved = {
+                name: value * (1 + shift * _LAST_DIGITS) if value.dtype.kind == "f" else value
+                for name, value in point.items()
+            }
+            return self.terms(moved)
+
+        return Terms(dict(zip(self.factors, found, strict=True)), shifted)
 
     def _evaluate(self, values: list[np.ndarray]) -> list[np.ndarray]:
         try:
@@ -332,7 +359,10 @@ def log_density_change(
 ) -> Comparison:
     """Compare a change of the log density of some factors with that of a program."""
     expected = after.total(names) - before.total(names) + more
-    return Comparison(what, expected, found, before.scale + after.scale + abs(more))
+    comparison = Comparison(what, expected, found, before.scale + after.scale + abs(more))
+    if comparison.agrees:
+        return comparison
+    return comparison._replace(rounding=before.rounding(names) + after.rounding(names))
 
 
 def first_number(outputs: Any) -> float:

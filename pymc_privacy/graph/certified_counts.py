@@ -183,7 +183,7 @@ def compare_counts(
         before = reference.terms(here)
         if math.isfinite(before.total(others)) and len(slopes) < MOST_SLOPES:
             found = _given_counts(program, counted, here)
-            slopes += slopes_at(program, reference, others, here, found, before.scale)
+            slopes += slopes_at(program, reference, others, here, found, before)
         moved = {f"other parameters, {label}": there}
         moved |= {f"every cell occupied, {label}": here | _cycled(counted, 0)}
         moved |= {f"other counts, {label}": there | _cycled(counted, 1)}
@@ -270,7 +270,7 @@ def compare_sized(
         yield log_density_change(what, before, reference.terms(there), given, found)
         if len(slopes) < MOST_SLOPES:
             at = here | program.unflatten(q)
-            slopes += slopes_at(program, reference, given, at, density(q), before.scale)
+            slopes += slopes_at(program, reference, given, at, density(q), before)
         end = _coordinates(program, databases, moved, then)
         bounds = tuple(np.asarray(b) for d in databases for b in (1, d.capacity))
         sizes = sum(math.log(n - 0.5) for n in then) - sum(math.log(n - 0.5) for n in now)

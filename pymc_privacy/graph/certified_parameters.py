@@ -116,7 +116,7 @@ def _centred(program, databases, reference, pairs) -> Iterator[Comparison]:
         what = f"the change of the log density of parameters given records ({label})"
         yield log_density_change(what, before, after, names, found)
         if len(slopes) < MOST_SLOPES:
-            slopes += slopes_at(program, reference, names, here, density(q), before.scale)
+            slopes += slopes_at(program, reference, names, here, density(q), before)
     yield from best(slopes)
 
 
@@ -126,7 +126,7 @@ def slopes_at(
     names: Collection[str],
     point: Point,
     found: Sequence[np.ndarray],
-    scale: float,
+    terms: Terms,
 ) -> list[Comparison]:
     """Compare the gradient behind a centred density, if there is any, with differences."""
     if "centred" not in program.gradients:
@@ -135,7 +135,15 @@ def slopes_at(
     # Where an exponential overflows there is no slope to compare.
     if not np.isfinite(gradient).all():
         return []
-    return [_slope(program, reference, names, point, gradient, scale, step) for step in _STEPS]
+    slopes = [
+        _slope(program, reference, names, point, gradient, terms.scale, step) for step in _STEPS
+    ]
+    if any(slope.agrees for slope in slopes):
+        return slopes
+    lost = terms.rounding(names)
+    return [
+        slope._replace(rounding=lost / step) for slope, step in zip(slopes, _STEPS, strict=True)
+    ]
 
 
 def _slope(

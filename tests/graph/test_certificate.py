@@ -28,7 +28,13 @@ from pymc_privacy.graph import (
     sufficient,
     summed_out,
 )
-from pymc_privacy.graph.certificate import Comparison, Reference, certified, disagreements
+from pymc_privacy.graph.certificate import (
+    Comparison,
+    Reference,
+    certified,
+    disagreements,
+    log_density_change,
+)
 from pymc_privacy.reparameterise import Reparameterisation, reparameterise
 from tests.zoo import test_certificates as zoo
 from tests.zoo.test_certificates import compared
@@ -460,6 +466,23 @@ def test_the_reference_is_the_models_own_density():
     assert list(terms.by_name) == names
     for found, term in zip(terms.by_name.values(), expected, strict=True):
         np.testing.assert_allclose(found, term, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("distance", "lost"), [(1.0, (0.0, 1e-12)), (7000.0, (1e-9, 1e-6))])
+def test_the_reference_knows_its_own_rounding(distance, lost):
+    # 7000 standard deviations from the bound, numbers of ten million cancel in each density.
+    sigma = 3e-4
+    with pm.Model() as model:
+        pm.TruncatedNormal("x", pm.Normal("mu"), sigma, lower=0.0, shape=20)
+    x = np.random.default_rng(1).exponential(sigma / distance, size=20)
+    point = {"mu": np.array(-distance * sigma), "x_interval__": np.log(x)}
+    terms = Reference(model).terms(point)
+    assert lost[0] <= terms.rounding(["x"]) <= lost[1]
+    # A twin that is off by much more than that is not taken for it.
+    there = Reference(model).terms(point | {"mu": point["mu"] * 1.01})
+    change = there.total(["x"]) - terms.total(["x"])
+    assert log_density_change("", terms, there, ["x"], change + lost[1] / 2).agrees
+    assert not log_density_change("", terms, there, ["x"], change + 1e-4).agrees
 
 
 def test_the_reference_is_stable_where_the_plain_graph_overflows():

@@ -9,6 +9,7 @@ from scipy import stats
 import pymc_privacy as pmp
 from pymc_privacy.distributions.marking import is_interwoven
 from pymc_privacy.reparameterise import Reparameterisation, reparameterisation_of, reparameterise
+from pymc_privacy.step_methods.certifying import Certifier
 from tests import references
 from tests.geweke import build, largest_z, natural, release
 from tests.short_runs import SHORT
@@ -245,7 +246,7 @@ def drawn_hierarchy(rng):
 
 
 @pytest.mark.slow
-def test_a_truncated_hierarchy_is_calibrated(request):
+def test_a_truncated_hierarchy_is_calibrated(request, monkeypatch):
     """Ranks of prior draws among posterior draws are uniform, and no chain stands still.
 
     Of 400 ranks the mean has a standard error of 0.0144, so that the limit of 4.9 of them is
@@ -255,7 +256,9 @@ def test_a_truncated_hierarchy_is_calibrated(request):
     step, values_at = pmp.Interweave(model=model), natural(model, list(priors))
     rng = np.random.default_rng(seed_of(request))
     tune, kept, thin, ranks, shifted = 200, 19, 10, [], []
-    for _ in range(400):
+    for chain in range(400):
+        if chain == 20:  # each has been compared with the model twice; that takes longer than it
+            monkeypatch.setattr(Certifier, "start_chain", lambda self: None)
         *truth, x = drawn_hierarchy(rng)
         release(model, mechanism, rng, np.array([x.sum(), (x**2 / 10).sum()]))
         step.setup_chain(rng.spawn(1)[0], tune, kept * thin)
