@@ -12,15 +12,15 @@ import xarray as xr
 from arviz_stats import ess, rhat
 
 from pymc_privacy.accounting import compose
-from pymc_privacy.distributions.marking import is_marked
-from pymc_privacy.distributions.records import is_sized, size_of
 from pymc_privacy.errors import (
     CapacityError,
     CapacityWarning,
     GuaranteeError,
     MixingWarning,
 )
-from pymc_privacy.graph.database import is_release
+from pymc_privacy.model.marks import is_marked
+from pymc_privacy.model.releases import is_release
+from pymc_privacy.model.sized_records import is_sized, size_of
 
 RHAT_LIMIT = 1.05
 ESS_PER_CHAIN = 25

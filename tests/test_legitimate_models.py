@@ -12,9 +12,9 @@ from arviz_stats.base import array_stats
 from scipy import special, stats
 
 import pymc_privacy as pmp
-from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.database import find_databases
+from pymc_privacy.model.marks import is_marked
 from tests.stochastic import Z_LIMIT, seed_of
 
 NOISE = pmp.Laplace(scale=1.0)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pymc_privacy._compat import TensorVariable, TruncatedRV
-from pymc_privacy.distributions.marking import (
+from pymc_privacy.graph.cells import may_be_counted
+from pymc_privacy.graph.domains import may_leave_domain
+from pymc_privacy.graph.effects import shared_effects
+from pymc_privacy.model.marks import (
     Counted,
     CountedRecord,
     Interwoven,
@@ -18,10 +21,7 @@ from pymc_privacy.distributions.marking import (
     moves_with_size,
     unmark,
 )
-from pymc_privacy.distributions.records import is_sized, sizes_of
-from pymc_privacy.graph.cells import may_be_counted
-from pymc_privacy.graph.domains import may_leave_domain
-from pymc_privacy.graph.effects import shared_effects
+from pymc_privacy.model.sized_records import is_sized, sizes_of
 from pymc_privacy.reparameterise import movable_parameters
 
 

@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 
 from pymc_privacy._compat import TensorVariable
 from pymc_privacy.errors import ReleaseError
-from pymc_privacy.graph.cells import support_of
+from pymc_privacy.model.support import finite_support
 from pymc_privacy.sanitize import Release
 from pymc_privacy.sanitize.lattice import Lattice
 
@@ -69,7 +69,7 @@ def _check_bounds(name: str, contributions: TensorVariable, lattice: Lattice) ->
 
 def _is_within(contributions: TensorVariable, ends: list[tuple[int, int]]) -> bool:
     """Tell whether records of few values are known to stay within their bounds."""
-    support = None if contributions.owner is None else support_of(contributions)
+    support = None if contributions.owner is None else finite_support(contributions)
     return support is not None and all(
         low <= support[0] and support[1] <= high for low, high in ends
     )

@@ -20,13 +20,13 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.algorithms.integer_kernel import some_table
 from pymc_privacy.arguments import integers, refusal, shown
-from pymc_privacy.distributions.count_sums import ends_of_counts
-from pymc_privacy.distributions.marking import Mark, is_marked, mark
-from pymc_privacy.distributions.privatized import PrivatizedRV, check_release
 from pymc_privacy.errors import ArgumentError, MechanismError, RecordError, ReleaseError
 from pymc_privacy.mechanisms import Mechanism
 from pymc_privacy.mechanisms.exact import Exact
 from pymc_privacy.mechanisms.tails import LOG_CONCAVE
+from pymc_privacy.model.marks import Mark, is_marked, mark
+from pymc_privacy.model.releases import PrivatizedRV, check_release
+from pymc_privacy.model.support import support
 
 
 class LatticeCounts(Mark):
@@ -298,5 +298,6 @@ def _mark_counts(counts: TensorVariable) -> None:
 def _start_within(counts: TensorVariable, model) -> None:
     """Let chains start at counts that have all exact totals."""
     matrix, totals = exact_totals(model, counts)
-    table = some_table(matrix, totals, *ends_of_counts(counts))
+    least, most = (np.broadcast_to(end, counts.type.shape) for end in support(counts))
+    table = some_table(matrix, totals, least, most)
     counts.owner.op.table = tuple(table.tolist())

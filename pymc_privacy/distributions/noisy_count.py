@@ -38,10 +38,10 @@ from pymc_privacy.distributions.count_sums import (
     log_density_by_window,
     window_length,
 )
-from pymc_privacy.distributions.privatized import PrivatizedRV, check_release
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
 from pymc_privacy.mechanisms import Mechanism, Suppressed
 from pymc_privacy.mechanisms.count_windows import count_window
+from pymc_privacy.model.releases import PrivatizedRV, check_release
 from pymc_privacy.model.start import start_of
 
 _NONNEGATIVE = (

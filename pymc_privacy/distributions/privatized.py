@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
     Distribution,
-    RandomVariable,
     TensorVariable,
     Variable,
-    _logprob,
-    _support_point,
     ancestors,
     check_new_name,
     modelcontext,
-    numba_core_rv_funcify,
-    numba_njit,
 )
-from pymc_privacy.arguments import flag, reals, shown
+from pymc_privacy.arguments import flag, shown
 from pymc_privacy.distributions.assignment import assign_records
 from pymc_privacy.distributions.curation import as_curated
 from pymc_privacy.distributions.record_checks import (
@@ -31,17 +25,21 @@ from pymc_privacy.distributions.record_checks import (
     check_integers,
     refuse_dependent_rows,
 )
-from pymc_privacy.distributions.records import existing_rows, is_sized, size_of
 from pymc_privacy.distributions.tensor_engine import register_tensor_engine
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
-from pymc_privacy.graph.columns import column_sums
 from pymc_privacy.graph.finite import refuse_single_precision
 from pymc_privacy.graph.locality import find_records, with_known_width
 from pymc_privacy.mechanisms import (
-    CoordinateMechanism,
     Mechanism,
     Suppressed,
 )
+from pymc_privacy.model.releases import (
+    PrivatizedRV,
+    check_release,
+    release_shape,
+    released_contributions,
+)
+from pymc_privacy.model.sized_records import existing_rows, is_sized, size_of
 from pymc_privacy.sanitize import Release, read_card
 
 register_tensor_engine()
@@ -49,68 +47,6 @@ register_tensor_engine()
 _CENTRAL = ("()->()", "(n)->()", "(n,d)->(d)")
 # One call of the simulator draws for all records, so that a vector of scales finds its axis.
 _LOCAL = ("()->()", "(n)->(n)", "(n,d)->(n,d)")
-
-
-class PrivatizedRV(RandomVariable):
-    """The release, drawn by the mechanism from the sum of the contributions over records."""
-
-    name = "privatized"
-    _print_name = ("Privatized", "\\operatorname{Privatized}")
-    __props__ = (*RandomVariable.__props__, "mechanism", "local")
-
-    def __init__(self, *, mechanism: Mechanism, local: bool, **props: Any):
-        self.mechanism = mechanism
-        self.local = local
-        super().__init__(**props)
-
-    def rng_fn(self, rng, contributions, size=None):
-        """Draw a release; seedable, and so for simulation only."""
-        statistic = contributions.sum(axis=0) if self.sums else contributions
-        return np.asarray(self.mechanism.simulate(rng, statistic)).astype(self.dtype)
-
-    @property
-    def sums(self) -> bool:
-        """Whether the mechanism sees the total over records, rather than each value."""
-        return not self.local and self.ndims_params[0] > 0
-
-    def statistic(self, contributions: TensorVariable) -> TensorVariable:
-        """Return what the mechanism adds its noise to."""
-        return column_sums(contributions) if self.sums else contributions
-
-
-@_logprob.register(PrivatizedRV)
-def _privatized_logprob(op, values, rng, size, contributions, **kwargs):
-    [release] = values
-    log_density = op.mechanism.log_density(release, op.statistic(contributions))
-    return log_density.sum() if op.sums and log_density.ndim else log_density
-
-
-@_support_point.register(PrivatizedRV)
-def _privatized_support_point(op, rv, rng, size, contributions):
-    if rv.type.shape != op.statistic(contributions).type.shape:
-        return pt.zeros(rv.shape, dtype=rv.dtype)
-    return op.statistic(contributions).astype(rv.dtype)
-
-
-@numba_core_rv_funcify.register(PrivatizedRV)
-def _privatized_numba(op, node):
-    """Draw through the mechanism's own simulator, so that its law is written once."""
-    dtype, ndim = node.outputs[1].type.numpy_dtype, op.ndim_supp
-    returned = numba.types.Array(numba.from_dtype(dtype), ndim, "C")
-
-    def simulate(rng, contributions):
-        # Exactly the declared rank and layout, which the machine code does not look at again.
-        return np.asarray(op.rng_fn(rng, np.asarray(contributions)), order="C")
-
-    @numba_njit
-    def draw(rng, contributions):
-        with numba.objmode(release=returned):
-            release = simulate(rng, contributions)
-        return release
-
-    # A disk cache finds compiled code by the mechanism's repr, which shows a user's own
-    # functions by their address only. The number is the edition of this function.
-    return draw, 1 if isinstance(op.mechanism, CoordinateMechanism) else None
 
 
 class Privatized(Distribution):
@@ -255,12 +191,6 @@ class Privatized(Distribution):
         return release
 
 
-def released_contributions(model) -> list[TensorVariable]:
-    """Return what records contribute to each release of a model."""
-    nodes = [rv.owner for rv in model.basic_RVs if type(rv.owner.op) is PrivatizedRV]
-    return [node.op.dist_params(node)[0] for node in nodes]
-
-
 def _check_mechanism(mechanism: Any) -> None:
     if not isinstance(mechanism, Mechanism):
         raise MechanismError(
@@ -308,17 +238,9 @@ def _as_contributions(name: str, contributions: Any) -> TensorVariable:
     return contributions
 
 
-def _release_shape(
-    contributions: TensorVariable, mechanism: Mechanism, *, local: bool
-) -> tuple[int | None, ...]:
-    """Return the static shape of the release."""
-    shape = contributions.type.shape
-    return mechanism.local_shape(shape) if local else mechanism.release_shape(shape[1:])
-
-
 def _signature(contributions: TensorVariable, mechanism: Mechanism, *, local: bool) -> str:
     """Say how the shape of the release follows from that of the contributions."""
-    shape = _release_shape(contributions, mechanism, local=local)
+    shape = release_shape(contributions, mechanism, local=local)
     if local or shape == contributions.type.shape[1:]:
         return (_LOCAL if local else _CENTRAL)[contributions.ndim]
     return f"(n,d)->({','.join(map(str, shape))})"
@@ -326,7 +248,7 @@ def _signature(contributions: TensorVariable, mechanism: Mechanism, *, local: bo
 
 def _check_scale(contributions: TensorVariable, mechanism: Mechanism, *, local: bool) -> None:
     scale = np.shape(getattr(mechanism, "scale", 0.0))
-    shape = _release_shape(contributions, mechanism, local=local)
+    shape = release_shape(contributions, mechanism, local=local)
     if scale and (not shape or shape[-1] not in (None, *scale)):
         raise MechanismError(
             "A vector of scales must have one entry per coordinate of the release; "
@@ -334,48 +256,8 @@ def _check_scale(contributions: TensorVariable, mechanism: Mechanism, *, local: 
         )
 
 
-def check_release(
-    name: str, observed: Any, contributions: TensorVariable, mechanism: Mechanism, *, local: bool
-) -> Any:
-    """Return the observed release, which must be one the mechanism can produce."""
-    value = _numbers(name, observed)
-    expected = _release_shape(contributions, mechanism, local=local)
-    fits = len(expected) == value.ndim and all(
-        e in (None, v) for e, v in zip(expected, value.shape, strict=True)
-    )
-    if not fits:
-        shape = contributions.type.shape
-        if local:
-            why, hint = "each record is released on its own", ""
-        else:
-            why = "records are on axis 0"
-            hint = " If each record was released on its own, say local=True."
-        raise ReleaseError(
-            f"The release {name!r} must have shape {expected}, because the contributions have "
-            f"shape {shape} and {why}; got observed of shape {value.shape}."
-            f"{hint if value.shape == shape else ''}"
-        )
-    shape = contributions.type.shape
-    must = mechanism.impossible(value, shape if local else shape[1:])
-    if must is not None:
-        raise ReleaseError(f"The release {name!r} must {must}; got {value}.")
-    return observed if isinstance(observed, Variable) else value
-
-
 def _with_suppressed(observed: Any, mechanism: Mechanism) -> Any:
     """Put minus infinity for what was suppressed: PyMC would impute what is not a number."""
     if isinstance(observed, Variable) or not isinstance(mechanism, Suppressed):
         return observed
     return np.where(np.isnan(observed), -np.inf, observed)
-
-
-def _numbers(name: str, observed: Any) -> np.ndarray:
-    """Return the present value of a release; an entry that is masked is missing, not a number."""
-    if isinstance(observed, Variable):
-        observed = observed.eval(mode="FAST_COMPILE")
-    if np.ma.is_masked(observed) and np.ma.getdata(observed).dtype.kind in "iuf":
-        return np.ma.asarray(observed, dtype=np.float64).filled(np.nan)
-    said: Any = {"wanted": "a number, or an array of numbers", "error": ReleaseError}
-    # Answers may come as an array of True and False; a total does not.
-    several = isinstance(observed, list | tuple) or getattr(observed, "ndim", 0) > 0
-    return reals(f"The release {name!r}", observed, finite=False, flags=several, **said)

@@ -6,11 +6,11 @@ import numpy as np
 
 from pymc_privacy._compat import TensorVariable, ancestors
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.cells import support_of
 from pymc_privacy.graph.drawable import can_be_drawn
 from pymc_privacy.graph.finite import refuse_data_that_are_not_numbers
 from pymc_privacy.graph.locality import parents
 from pymc_privacy.mechanisms import Mechanism, RandomizedResponse
+from pymc_privacy.model.support import finite_support
 
 
 def check_data_behind(name: str, contributions: TensorVariable, model) -> None:
@@ -63,7 +63,7 @@ def check_categories(name: str, contributions: TensorVariable, mechanism: Mechan
     """Refuse records that are known to have other values than there are categories."""
     if not isinstance(mechanism, RandomizedResponse) or contributions.owner is None:
         return
-    support = support_of(contributions)
+    support = finite_support(contributions)
     if support is not None and (support[0] < 0 or support[1] >= mechanism.categories):
         raise RecordError(
             f"The contributions to {name!r} must be from 0 to {mechanism.categories - 1}, because "

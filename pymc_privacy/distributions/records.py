@@ -5,101 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
-    BetaBinomialRV,
-    BinomialRV,
-    CategoricalRV,
-    DiscreteUniformRV,
     Distribution,
-    NotConstantValueError,
-    OpFromGraph,
-    RandomGeneratorType,
     RandomVariable,
     SymbolicRandomVariable,
     TensorVariable,
-    TruncatedRV,
-    _default_transform,
-    _logprob,
-    _logprob_helper,
     ancestors,
     change_dist_size,
     check_new_name,
-    constant_fold,
     modelcontext,
-    rvs_in_graph,
 )
 from pymc_privacy.arguments import integer, refusal, shown
-from pymc_privacy.distributions.marking import Sized, SizedRecord, mark
 from pymc_privacy.errors import RecordError
-
-
-class RecordsRV(SymbolicRandomVariable):
-    """Rows of a law, of which only the first ``size`` exist.
-
-    A draw fills all rows, so that whatever is computed from them can be; the log density
-    counts the rows that exist.
-    """
-
-    inline_logprob = False
-    _print_name = ("Records", "\\operatorname{Records}")
-
-    @classmethod
-    def rv_op(cls, dist, size):
-        """Wrap a law with one row per possible record."""
-        rows, number = dist.type(), size.type()
-        op = cls(inputs=[rows, number], outputs=[rows.copy()], ndim_supp=dist.owner.op.ndim_supp)
-        return op(dist, size)
-
-
-@_logprob.register(RecordsRV)
-def _records_logprob(op, values, dist, size, **kwargs):
-    [value] = values
-    density = _logprob_helper(dist, value)
-    return pt.where(_exist(density, size), density, 0.0)
-
-
-@_default_transform.register(RecordsRV)
-def _records_are_not_transformed(op, rv):
-    # A transform would count its Jacobian in rows that do not exist.
-    return None
-
-
-class ExistingRows(OpFromGraph):
-    """Contributions of the records that exist, and zeros below them."""
-
-
-def existing_rows(contributions: TensorVariable, size: TensorVariable) -> TensorVariable:
-    """Set to zero what rows contribute that do not exist."""
-    rows, number = contributions.type(), size.type()
-    masked = pt.where(_exist(rows, number), rows, np.zeros((), dtype=rows.dtype))
-    return ExistingRows([rows, number], [masked], inline=True)(contributions, size)
-
-
-def _exist(rows: TensorVariable, size: TensorVariable) -> TensorVariable:
-    """Return which rows exist, in a shape that broadcasts against them."""
-    return (pt.arange(rows.shape[0]) < size).reshape((-1, *(1,) * (rows.ndim - 1)))
-
-
-def is_sized(variable: TensorVariable) -> bool:
-    """Tell whether a variable was made by `Records`."""
-    return variable.owner is not None and isinstance(variable.owner.op, RecordsRV)
-
-
-def law_of(records: TensorVariable) -> TensorVariable:
-    """Return the law of all rows, existing or not."""
-    return records.owner.inputs[0]
-
-
-def size_of(records: TensorVariable) -> TensorVariable:
-    """Return the random variable that says how many rows exist."""
-    return records.owner.inputs[1]
-
-
-def sizes_of(model) -> dict[TensorVariable, int]:
-    """Return the random sizes of a model's records, and the capacity of each."""
-    return {size_of(rv): rv.type.shape[0] for rv in model.free_RVs if is_sized(rv)}
+from pymc_privacy.model.marks import Sized, SizedRecord, mark
+from pymc_privacy.model.sized_records import RecordsRV, is_sized, size_of
+from pymc_privacy.model.support import largest, support
 
 
 class Records(Distribution):
@@ -237,7 +158,7 @@ def _with_rows(name: str, dist: TensorVariable, size: TensorVariable, capacity: 
 def _check_capacity(name: str, capacity: Any, size: TensorVariable) -> int:
     said: Any = {"meaning": "the largest number of records considered", "error": RecordError}
     capacity = integer(f"The capacity of {name!r}", capacity, least=1, **said)
-    least = lower_bound(size)
+    least = int(support(size)[0])
     if capacity < least:
         raise RecordError(
             f"The capacity of {name!r} must have room for the smallest size that the prior of "
@@ -250,46 +171,11 @@ def _capacity(name: str, size: TensorVariable, dims: Any, model) -> int:
     """Return the length of the rows' dimension, or the largest size that the prior allows."""
     if dims and dims[0] in model.dim_lengths:
         return int(model.dim_lengths[dims[0]].eval())
-    bound = upper_bound(size)
+    bound = largest(size)
     if bound is None:
         raise RecordError(
             f"The size prior of {name!r} has no upper bound that is known, so capacity= must say "
             "how many records to consider at most: enough that more are out of the question. "
             "pmp.capacity_for(release, mechanism) finds it from a noisy size; got no capacity."
         )
-    return bound
-
-
-def upper_bound(size: TensorVariable) -> int | None:
-    """Return the largest value of a discrete variable, if its law says so in plain numbers."""
-    op, node = size.owner.op, size.owner
-    if isinstance(op, DiscreteUniformRV | TruncatedRV):
-        return _plain_number(ends_of(size)[1])
-    if isinstance(op, BinomialRV | BetaBinomialRV):
-        return _plain_number(op.dist_params(node)[0])
-    if isinstance(op, CategoricalRV):
-        return _plain_number(op.dist_params(node)[0].shape[-1] - 1)
-    return None
-
-
-def lower_bound(size: TensorVariable) -> int:
-    """Return the least value of a discrete variable, zero unless its law says otherwise."""
-    if isinstance(size.owner.op, DiscreteUniformRV | TruncatedRV):
-        return _plain_number(ends_of(size)[0]) or 0
-    return 0
-
-
-def ends_of(size: TensorVariable) -> list[TensorVariable]:
-    """Return both ends of a uniform or truncated law, its last two inputs."""
-    numbers = [v for v in size.owner.inputs if not isinstance(v.type, RandomGeneratorType)]
-    return numbers[-2:]
-
-
-def _plain_number(bound: TensorVariable) -> int | None:
-    if rvs_in_graph([bound]):
-        return None
-    try:
-        [value] = constant_fold([bound])
-    except NotConstantValueError:
-        return None
-    return int(value) if np.ndim(value) == 0 and np.isfinite(value) else None
+    return int(bound)

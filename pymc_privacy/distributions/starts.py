@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import TensorVariable
-from pymc_privacy.distributions.privatized import Privatized, PrivatizedRV
-from pymc_privacy.distributions.records import lower_bound, sizes_of
+from pymc_privacy.distributions.privatized import Privatized
+from pymc_privacy.model.releases import PrivatizedRV
+from pymc_privacy.model.sized_records import sizes_of
+from pymc_privacy.model.support import support
 
 
 def starts_of_sizes(model) -> dict[str, TensorVariable]:
@@ -23,7 +25,7 @@ def starts_of_sizes(model) -> dict[str, TensorVariable]:
                 value = model.rvs_to_values[release]
                 near = Privatized.dist(pt.as_tensor(value), op.mechanism)
                 start = pt.clip(
-                    pt.round(near.astype("float64")), max(1, lower_bound(size)), capacity
+                    pt.round(near.astype("float64")), max(1, int(support(size)[0])), capacity
                 )
                 found[size.name] = start.astype(size.dtype)
     return found

@@ -12,17 +12,13 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
-    BernoulliRV,
-    BinomialRV,
     CategoricalRV,
-    Constant,
-    DiscreteUniformRV,
     TensorVariable,
+    TruncatedRV,
     _logprob,
     clone_replace,
-    graph_inputs,
-    law_parameters,
 )
+from pymc_privacy.model.support import finite_support
 
 LEAST_RECORDS = 500
 
@@ -31,45 +27,9 @@ class NotCounted(Exception):
     """Records are better, or only, known one by one; the message says why."""
 
 
-def support_of(rv: TensorVariable) -> tuple[int, int] | None:
-    """Return the least and the greatest value of a variable, if these are known integers."""
-    return _support(rv.owner.op, *law_parameters(rv))
-
-
-@singledispatch
-def _support(op: Any, *parameters: TensorVariable) -> tuple[int, int] | None:
-    return None
-
-
-@_support.register(BernoulliRV)
-def _bernoulli(op, p):
-    return 0, 1
-
-
-@_support.register(CategoricalRV)
-def _categorical(op, p):
-    length = p.type.shape[-1]
-    return None if length is None else (0, length - 1)
-
-
-@_support.register(DiscreteUniformRV)
-def _discrete_uniform(op, lower, upper):
-    bounds = _constant(lower), _constant(upper)
-    return None if None in bounds else bounds
-
-
-@_support.register(BinomialRV)
-def _binomial(op, n, p):
-    most = _constant(n)
-    return None if most is None else (0, most)
-
-
-def _constant(parameter: TensorVariable) -> int | None:
-    """Return the one value of a parameter that is known already and the same for all records."""
-    if not all(isinstance(part, Constant) for part in graph_inputs([parameter])):
-        return None
-    values = np.unique(parameter.eval(mode="FAST_COMPILE"))
-    return int(values[0]) if values.size == 1 else None
+def _support(rv: TensorVariable) -> tuple[int, int] | None:
+    """Return both ends of a law whose probabilities can be written for any values."""
+    return None if isinstance(rv.owner.op, TruncatedRV) else finite_support(rv)
 
 
 def may_be_counted(rv: TensorVariable) -> bool:
@@ -78,7 +38,7 @@ def may_be_counted(rv: TensorVariable) -> bool:
     Whether counts do for the whole model is seen when it is finished.
     """
     size = rv.type.shape[0]
-    return support_of(rv) is not None and (size is None or size >= LEAST_RECORDS)
+    return _support(rv) is not None and (size is None or size >= LEAST_RECORDS)
 
 
 @dataclass(frozen=True)
@@ -129,7 +89,7 @@ def _size(shape: tuple[int, ...]) -> int:
 
 def find_cells(records: Sequence[TensorVariable]) -> Cells:
     """Return all joint values of the records, or raise `NotCounted`."""
-    supports = [support_of(rv) for rv in records]
+    supports = [_support(rv) for rv in records]
     shapes = [rv.type.shape[1:] for rv in records]
     for rv, support, shape in zip(records, supports, shapes, strict=True):
         if support is None:

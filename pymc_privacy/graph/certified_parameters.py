@@ -36,10 +36,11 @@ from pymc_privacy.graph.certificate import (
     plain_function,
 )
 from pymc_privacy.graph.certified_laws import law_gap, mean_log_range
-from pymc_privacy.graph.database import Database, factors_given_records, observed_value
+from pymc_privacy.graph.database import Database, factors_given_records
 from pymc_privacy.graph.domains import cheap_conditions
 from pymc_privacy.graph.parameter_program import ParameterProgram
 from pymc_privacy.graph.points import Point, conditional_sampler
+from pymc_privacy.model.releases import observed_value
 
 # Draws at which records are taken apart and put together again, and how many where they are many.
 _ROUND_TRIPS, _FEW_ROUND_TRIPS = 16, 4

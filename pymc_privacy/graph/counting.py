@@ -27,12 +27,7 @@ from pymc_privacy.graph.cells import (
     on_cells,
 )
 from pymc_privacy.graph.columns import columns, float_columns
-from pymc_privacy.graph.database import (
-    Database,
-    contributions_of,
-    find_databases,
-    release_density,
-)
+from pymc_privacy.graph.database import Database, find_databases
 from pymc_privacy.graph.parameter_program import (
     Graph,
     ParameterProgram,
@@ -41,6 +36,7 @@ from pymc_privacy.graph.parameter_program import (
 )
 from pymc_privacy.graph.points import Point, probing_point
 from pymc_privacy.model.factors import factors_of, log_densities
+from pymc_privacy.model.releases import contributions_of, release_density
 from pymc_privacy.model.start import start_of
 
 # One move costs as much with a cell more as one of records does with three records more.

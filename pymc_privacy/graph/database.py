@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pytensor.tensor as pt
 
-from pymc_privacy._compat import Cast, TensorVariable, Variable, ancestors
-from pymc_privacy.distributions.marking import is_marked
-from pymc_privacy.distributions.privatized import PrivatizedRV, check_release
+from pymc_privacy._compat import TensorVariable, Variable, ancestors
 from pymc_privacy.errors import RecordError, ReleaseError
 from pymc_privacy.graph.finite import (
     refuse_contributions_that_are_not_numbers,
@@ -23,6 +20,8 @@ from pymc_privacy.graph.miscompiled import refuse_forgotten_floors
 from pymc_privacy.graph.points import Point, probing_point
 from pymc_privacy.mechanisms import Mechanism
 from pymc_privacy.model.factors import factors_of, log_densities
+from pymc_privacy.model.marks import is_marked
+from pymc_privacy.model.releases import PrivatizedRV, contributions_of, is_release, observed_value
 
 _LATE = (
     " If {name!r} is a parameter with one entry per record, sample with pymc_privacy.sample, or "
@@ -68,34 +67,6 @@ class Database:
     def observed(self) -> list[np.ndarray]:
         """Return the value of each release."""
         return [observed_value(self.model, release) for release in self.releases]
-
-
-def is_release(variable: TensorVariable) -> bool:
-    """Tell whether a variable is a `Privatized` release."""
-    return variable.owner is not None and isinstance(variable.owner.op, PrivatizedRV)
-
-
-def contributions_of(release: TensorVariable) -> TensorVariable:
-    """Return the contributions a release was made from."""
-    return release.owner.op.dist_params(release.owner)[0]
-
-
-def release_density(model, release: TensorVariable, statistic: TensorVariable) -> TensorVariable:
-    """Return the log density of a published value, given the statistic behind it."""
-    mechanism, value = release.owner.op.mechanism, model.rvs_to_values[release]
-    return pt.as_tensor(mechanism.log_density(value, statistic)).sum()
-
-
-def observed_value(model, release: TensorVariable) -> np.ndarray:
-    """Return the published value, checked again because data can be set after the fact."""
-    value, op = model.rvs_to_values[release], release.owner.op
-    # A cast to the release's integer type would hide fractions.
-    if value.owner is not None and isinstance(getattr(value.owner.op, "scalar_op", None), Cast):
-        [value] = value.owner.inputs
-    value = value.eval(mode="FAST_COMPILE")
-    return check_release(
-        release.name, value, contributions_of(release), op.mechanism, local=op.local
-    )
 
 
 def find_databases(model, records: Sequence[TensorVariable] | None = None) -> list[Database]:

@@ -13,12 +13,7 @@ import pytensor.tensor as pt
 from pymc_privacy._compat import TensorVariable, Variable, graph_replace
 from pymc_privacy.graph.carrying import CarriedRecords
 from pymc_privacy.graph.columns import float_columns
-from pymc_privacy.graph.database import (
-    Database,
-    contributions_of,
-    factors_given_records,
-    release_density,
-)
+from pymc_privacy.graph.database import Database, factors_given_records
 from pymc_privacy.graph.domains import cheap_conditions
 from pymc_privacy.graph.generators import given_others, in_value_coordinates
 from pymc_privacy.graph.row_densities import row_density
@@ -26,6 +21,7 @@ from pymc_privacy.graph.row_sums import row_sums
 from pymc_privacy.graph.rows import NotByRows, RowExpressions, simplified
 from pymc_privacy.graph.sufficient import NotSufficient, sufficient
 from pymc_privacy.model.factors import factors_of, joint_log_density, log_densities
+from pymc_privacy.model.releases import contributions_of, release_density
 
 
 class Detail(Enum):

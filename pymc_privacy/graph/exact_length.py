@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from pymc_privacy._compat import TensorVariable, change_dist_size, clone_replace, graph_replace
-from pymc_privacy.distributions.marking import mark
-from pymc_privacy.distributions.records import ExistingRows, is_sized, law_of, size_of
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.database import contributions_of, is_release
+from pymc_privacy.model.marks import mark
+from pymc_privacy.model.releases import contributions_of, is_release
+from pymc_privacy.model.sized_records import ExistingRows, is_sized, law_of, size_of
 
 
 def with_exact_length(model) -> Any:

@@ -11,8 +11,9 @@ from numba import njit
 from pymc_privacy._compat import compile_graph
 from pymc_privacy.algorithms.noise import Formula, JointLaw, Noise, noise
 from pymc_privacy.graph.columns import columns
-from pymc_privacy.graph.database import Database, contributions_of
+from pymc_privacy.graph.database import Database
 from pymc_privacy.mechanisms import CoordinateMechanism, Mechanism
+from pymc_privacy.model.releases import contributions_of
 
 
 def noise_of(database: Database) -> Noise:

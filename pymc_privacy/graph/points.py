@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from pymc_privacy._compat import INTERPRETED, TensorVariable, compile_graph
-from pymc_privacy.distributions.records import sizes_of
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.generators import given_others, in_value_coordinates, with_generator
+from pymc_privacy.model.sized_records import sizes_of
 from pymc_privacy.model.start import start_of
 
 Point = dict[str, np.ndarray]

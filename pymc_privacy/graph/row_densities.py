@@ -9,8 +9,8 @@ from typing import Any
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import CategoricalRV, MvNormalRV, TensorVariable, law_parameters
-from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.graph.rows import MOST_UNROLLED
+from pymc_privacy.model.marks import is_marked
 from pymc_privacy.reparameterise import reparameterisation_of
 from pymc_privacy.reparameterise.multivariate import factor_of
 

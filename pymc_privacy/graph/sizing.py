@@ -23,7 +23,6 @@ from pymc_privacy._compat import (
     vectorize_graph,
 )
 from pymc_privacy.algorithms import birth_death
-from pymc_privacy.distributions.records import is_sized, law_of, size_of, sizes_of
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.calls import CompiledCall
 from pymc_privacy.graph.carrying import CarriedRecords, carry_records
@@ -48,6 +47,7 @@ from pymc_privacy.graph.parameter_program import (
     jitted_functions,
 )
 from pymc_privacy.model.factors import factors_of, log_densities
+from pymc_privacy.model.sized_records import is_sized, law_of, size_of, sizes_of
 from pymc_privacy.model.start import start_of
 
 # exp of it is more records than anybody has; no record at all is written as its negative.

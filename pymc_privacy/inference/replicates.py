@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from pymc_privacy._compat import modelcontext
 from pymc_privacy.arguments import choice
 from pymc_privacy.distributions.linear_measurements import LatticeCounts
-from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.errors import PlotError, PrivacyError
-from pymc_privacy.graph.database import is_release
+from pymc_privacy.model.marks import is_marked
+from pymc_privacy.model.releases import is_release
 from pymc_privacy.results import record_names, stored_in, without_variables
 
 REDRAWN = "redrawn"

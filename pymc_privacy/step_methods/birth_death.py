@@ -21,8 +21,6 @@ from pymc_privacy._compat import (
 from pymc_privacy.algorithms import guidance, trail, tuning
 from pymc_privacy.algorithms.birth_death import JUMP_ACCEPT
 from pymc_privacy.algorithms.interweave import TRAJECTORY_ACCEPT, WALK_ACCEPT
-from pymc_privacy.distributions.marking import is_marked, moves_with_size
-from pymc_privacy.distributions.records import is_sized
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.calls import DirectCall
 from pymc_privacy.graph.certificate import Comparison, certified
@@ -37,6 +35,8 @@ from pymc_privacy.graph.sizing import (
     log_nu,
     size_at,
 )
+from pymc_privacy.model.marks import is_marked, moves_with_size
+from pymc_privacy.model.sized_records import is_sized
 from pymc_privacy.step_methods import effort
 from pymc_privacy.step_methods.certifying import LEVELS, Certifier, a_step_away, after_tuning
 from pymc_privacy.step_methods.latest import Latest

@@ -19,7 +19,6 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.algorithms import count_states, tuning
 from pymc_privacy.algorithms.interweave import TRAJECTORY_ACCEPT, WALK_ACCEPT
-from pymc_privacy.distributions.marking import is_counted, is_marked
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.addresses import StepByAddress
 from pymc_privacy.graph.calls import DirectCall
@@ -35,6 +34,7 @@ from pymc_privacy.graph.counting import (
 from pymc_privacy.graph.database import check_locality
 from pymc_privacy.graph.parameter_program import ParameterProgram
 from pymc_privacy.graph.programs import Point
+from pymc_privacy.model.marks import is_counted, is_marked
 from pymc_privacy.step_methods.certifying import Certifier, a_step_away, after_tuning
 from pymc_privacy.step_methods.interweave import Interweave
 from pymc_privacy.step_methods.progress import progress_columns, progress_updates

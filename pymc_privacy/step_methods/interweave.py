@@ -20,13 +20,13 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.algorithms import guidance, tuning
 from pymc_privacy.algorithms.interweave import TRAJECTORY_ACCEPT, WALK_ACCEPT
-from pymc_privacy.distributions.marking import is_interwoven, is_marked
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph.addresses import MovesByAddress
 from pymc_privacy.graph.certificate import Comparison
 from pymc_privacy.graph.database import find_databases
 from pymc_privacy.graph.interweaving import compile_parameters
 from pymc_privacy.graph.points import Point
+from pymc_privacy.model.marks import is_interwoven, is_marked
 from pymc_privacy.step_methods import effort
 from pymc_privacy.step_methods.certifying import Certifier, a_step_away, after_tuning
 from pymc_privacy.step_methods.latest import Latest

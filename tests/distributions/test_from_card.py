@@ -9,7 +9,7 @@ import pytest
 
 import pymc_privacy as pmp
 from pymc_privacy.errors import ReleaseError
-from pymc_privacy.graph.database import contributions_of
+from pymc_privacy.model.releases import contributions_of
 from tests import references
 from tests.references import Release
 from tests.short_runs import SHORT

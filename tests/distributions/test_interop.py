@@ -11,7 +11,7 @@ from pymc.model_graph import model_to_mermaid
 from scipy import stats
 
 import pymc_privacy as pmp
-from pymc_privacy.distributions.marking import is_marked
+from pymc_privacy.model.marks import is_marked
 from tests import references
 from tests.stochastic import assert_law, assert_mean, seed_of
 

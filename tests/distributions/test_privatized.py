@@ -7,8 +7,8 @@ import pytest
 from scipy import optimize, stats
 
 import pymc_privacy as pmp
-from pymc_privacy.distributions.marking import is_marked
 from pymc_privacy.errors import ReleaseError
+from pymc_privacy.model.marks import is_marked
 from tests import references
 
 ROUNDING = 1e-10  # relative, between two formulas of the same density

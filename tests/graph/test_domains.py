@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_privacy as pmp
-from pymc_privacy.distributions.marking import is_interwoven, is_marked
+from pymc_privacy.model.marks import is_interwoven, is_marked
 from tests.short_runs import SHORT
 from tests.stochastic import assert_mean, seed_of
 

@@ -12,8 +12,6 @@ from arviz_stats import rhat
 
 import pymc_privacy as pmp
 from pymc_privacy.distributions.assignment import assign_records
-from pymc_privacy.distributions.marking import is_marked
-from pymc_privacy.distributions.privatized import released_contributions
 from pymc_privacy.errors import (
     ComparisonWarning,
     MixingWarning,
@@ -21,6 +19,8 @@ from pymc_privacy.errors import (
     ReleaseError,
     SamplingError,
 )
+from pymc_privacy.model.marks import is_marked
+from pymc_privacy.model.releases import released_contributions
 from pymc_privacy.reparameterise.movable import MOST_PARAMETERS
 from pymc_privacy.results import attach_privacy
 from tests import references

@@ -9,7 +9,7 @@ from scipy import stats
 import pymc_privacy as pmp
 from pymc_privacy.errors import CapacityError, CapacityWarning, RecordError
 from pymc_privacy.graph import carrying, sizing
-from pymc_privacy.graph.database import is_release
+from pymc_privacy.model.releases import is_release
 from pymc_privacy.reparameterise import Reparameterisation
 from pymc_privacy.step_methods.resizing import with_reserve
 from tests import references

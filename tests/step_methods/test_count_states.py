@@ -8,11 +8,11 @@ import pytest
 from scipy import special, stats
 
 import pymc_privacy as pmp
-from pymc_privacy.distributions.marking import is_counted, is_interwoven
 from pymc_privacy.errors import RecordError
 from pymc_privacy.graph import cells, counting
 from pymc_privacy.graph.cells import NotCounted
 from pymc_privacy.graph.counting import count_databases
+from pymc_privacy.model.marks import is_counted, is_interwoven
 from pymc_privacy.step_methods import CountStates
 from pymc_privacy.step_methods import count_states as module
 from tests import references
@@ -482,24 +482,6 @@ def test_a_model_without_records_is_refused():
         pm.Normal("z")
         with pytest.raises(RecordError, match="none of these variables are records"):
             CountStates()
-
-
-@pytest.mark.parametrize(
-    ("make", "support"),
-    [
-        (lambda: pm.Bernoulli.dist(0.3), (0, 1)),
-        (lambda: pm.Categorical.dist(pt.vector(shape=(4,))), (0, 3)),
-        (lambda: pm.Categorical.dist(pt.vector()), None),
-        (lambda: pm.DiscreteUniform.dist(-2, 5), (-2, 5)),
-        (lambda: pm.DiscreteUniform.dist(pt.lscalar(), 5), None),
-        (lambda: pm.Binomial.dist(7, 0.2), (0, 7)),
-        (lambda: pm.Binomial.dist(pt.lscalar(), 0.2), None),
-        (lambda: pm.Poisson.dist(2.0), None),
-        (lambda: pm.Normal.dist(), None),
-    ],
-)
-def test_supports(make, support):
-    assert cells.support_of(make()) == support
 
 
 def test_cells_are_numbered():

@@ -13,9 +13,9 @@ from scipy import stats
 
 import pymc_privacy as pmp
 from pymc_privacy.algorithms import record_sweep
-from pymc_privacy.distributions.marking import is_interwoven
 from pymc_privacy.errors import ArgumentError, RecordError
 from pymc_privacy.graph import carrying, densities, interweaving
+from pymc_privacy.model.marks import is_interwoven
 from pymc_privacy.reparameterise import Reparameterisation
 from pymc_privacy.reparameterise.movable import MOST_PARAMETERS
 from tests.geweke import alternate, build, largest_z, natural

@@ -8,8 +8,6 @@ import pytest
 
 from pymc_privacy._compat import INTERPRETED
 from pymc_privacy.distributions.assignment import assign_records
-from pymc_privacy.distributions.marking import is_interwoven, is_marked
-from pymc_privacy.distributions.privatized import released_contributions
 from pymc_privacy.graph.certificate import Reference, prior_pairs
 from pymc_privacy.graph.certified_parameters import compare_parameters
 from pymc_privacy.graph.certified_records import compare_records
@@ -18,6 +16,8 @@ from pymc_privacy.graph.interweaving import compile_parameters
 from pymc_privacy.graph.laws import noise_of
 from pymc_privacy.graph.points import prior_points
 from pymc_privacy.graph.programs import compile_records
+from pymc_privacy.model.marks import is_interwoven, is_marked
+from pymc_privacy.model.releases import released_contributions
 from tests.zoo.models import recipes
 
 RECIPES = recipes()
