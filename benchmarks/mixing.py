@@ -30,7 +30,7 @@ from benchmarks.measuring import timed_when_compiled, two_figures, worst_effecti
 from benchmarks.papers import naive_bayes
 from benchmarks.papers.inputs import CLASSES, FEATURES, LEVELS
 from benchmarks.papers.pages import write
-from pymc_privacy.graph.columns import column_sums
+from pymc_privacy.model.columns import column_sums
 from pymc_privacy.model.marks import is_marked
 
 EPSILONS = (0.01, 0.1, 1.0, 10.0)

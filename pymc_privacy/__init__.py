@@ -7,7 +7,6 @@ from pymc_privacy.accounting import (
     ZeroConcentratedDP,
     compose,
 )
-from pymc_privacy.accounting.size_gap import SizeGap, size_gap
 from pymc_privacy.distributions.linear_measurements import LinearMeasurements
 from pymc_privacy.distributions.noisy_count import NoisyCount
 from pymc_privacy.distributions.privatized import Privatized
@@ -33,12 +32,12 @@ from pymc_privacy.mechanisms import (
     TruncatedLaplace,
     Tulap,
 )
-from pymc_privacy.mechanisms.capacity import capacity_for
 from pymc_privacy.mechanisms.discrete_variance import (
     discrete_gaussian_scale,
     discrete_gaussian_variance,
 )
 from pymc_privacy.mechanisms.from_opendp import from_opendp, from_opendp_summary
+from pymc_privacy.mechanisms.unknown_size import SizeGap, capacity_for, size_gap
 from pymc_privacy.plots import (
     plot_acceptance,
     plot_interval,

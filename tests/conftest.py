@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_privacy.graph.certificate import Comparison
+from pymc_privacy.certificate.base import Comparison
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The package keeps its shape: a pure half, one door to PyMC, small files, one side effect."""
+"""The package keeps its shape: an order of layers, a pure half, one door to PyMC, small files."""
 
 import ast
 import importlib
@@ -51,6 +51,66 @@ def layer(module):
     """Return the first name below the package, or None for a module of somebody else."""
     parts = module.split(".")
     return parts[1] if parts[0] == "pymc_privacy" and len(parts) > 1 else None
+
+
+# An import may only point to a line above its own.
+LAYERS = (
+    "errors",
+    "arguments",
+    "_compat",
+    "accounting",
+    "mechanisms",
+    "sanitize",
+    "algorithms",
+    "reparameterise",
+    "functions",
+    "model",
+    "distributions",
+    "densities",
+    "targets",
+    "certificate",
+    "step_methods",
+    "results",
+    "inference",
+    "plots",
+    "studies",
+)
+
+
+def test_every_room_has_its_place_in_the_order():
+    rooms = {path.relative_to(PACKAGE).with_suffix("").parts[0] for path in FILES} - {"__init__"}
+    assert rooms == set(LAYERS)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in FILES if path.parent != PACKAGE or path.name != "__init__.py"],
+    ids=lambda p: str(p.relative_to(PACKAGE)),
+)
+def test_imports_point_to_layers_above(path):
+    own = LAYERS.index(layer(module_of(path)))
+    modules = {module for module in imported(path) if layer(module) in LAYERS}
+    assert "pymc_privacy" not in set(imported(path)), "the whole package is below every layer"
+    below = {module for module in modules if LAYERS.index(layer(module)) > own}
+    assert not below, f"{layer(module_of(path))} may not import {below}"
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    names = {module_of(path) for path in FILES}
+    left = {module_of(path): {m for m in imported(path) if m in names} for path in FILES}
+    # A package is imported with any of its modules, and its own __init__ imports these.
+    left = {m: found - {m, m.rpartition(".")[0]} for m, found in left.items()}
+    while free := {module for module, found in left.items() if not found & left.keys()}:
+        left = {module: found for module, found in left.items() if module not in free}
+    assert not left
+
+
+def test_each_sampler_is_one_stem_in_three_rooms():
+    targets = {path.stem for path in (PACKAGE / "targets").glob("*.py")}
+    samplers = targets - {"__init__", "base", "by_address"}
+    assert samplers == {"record_sweep", "interweave", "count_states", "birth_death", "lattice_walk"}
+    for room in ("algorithms", "step_methods"):
+        assert samplers <= {path.stem for path in (PACKAGE / room).glob("*.py")}
 
 
 @pytest.mark.parametrize("path", filter(is_pure, FILES), ids=lambda p: str(p.relative_to(PACKAGE)))
@@ -159,7 +219,7 @@ def test_public_names_are_sorted_and_complete():
     assert public - {"register_step_methods"} == set(pmp.__all__)
 
 
-CACHES = {"algorithms/caching.py", "algorithms/binding.py"}
+CACHES = {"algorithms/machine_code/caching.py", "algorithms/machine_code/binding.py"}
 
 
 @each_file

@@ -8,7 +8,7 @@ import pytest
 
 import pymc_privacy as pmp
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.database import find_databases
+from pymc_privacy.model.database import find_databases
 
 HOLE = np.array([1.0, np.nan, 2.0, 3.0])
 ENDLESS = np.array([1.0, 2.0, np.inf, 3.0])

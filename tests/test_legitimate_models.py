@@ -13,7 +13,7 @@ from scipy import special, stats
 
 import pymc_privacy as pmp
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.database import find_databases
+from pymc_privacy.model.database import find_databases
 from pymc_privacy.model.marks import is_marked
 from tests.stochastic import Z_LIMIT, seed_of
 

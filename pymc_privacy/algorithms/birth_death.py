@@ -11,8 +11,8 @@ refused; no further factor appears at its ends, since the proposal is symmetric 
 
 *Joint moves* take n along with the parameters. A real nu, uniform on (n - 1, n] given n, makes
 log nu one more coordinate of the moves that hold base variates u_1, u_2, …; the density of
-log nu has the factor nu. They are those of `pymc_privacy.algorithms.leaps`, in coordinates where
-the ridge of `pymc_privacy.algorithms.ridge` is straight, with a frame for each part of it.
+log nu has the factor nu. They are those of `algorithms.proposals.leaps`, in coordinates where
+the ridge of `algorithms.adaptation.ridge` is straight, with a frame for each part of it.
 
 *Single* moves are those of Algorithm 1 of Awan et al., kept for comparison: one record is
 born or dies, at the least size always the former, so that the proposal is not symmetric there. The
@@ -28,9 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_privacy.algorithms import noise as noises
-from pymc_privacy.algorithms.binding import Remember, bind
-from pymc_privacy.algorithms.caching import compiled
-from pymc_privacy.algorithms.frames import single_frame
+from pymc_privacy.algorithms.adaptation.ridge import bend
 from pymc_privacy.algorithms.interweave import (
     SHORT_STEP,
     acceptance,
@@ -41,9 +39,11 @@ from pymc_privacy.algorithms.interweave import (
     lower_times,
     number_or_never,
 )
-from pymc_privacy.algorithms.leaps import bind_guided
+from pymc_privacy.algorithms.machine_code.binding import Remember, bind
+from pymc_privacy.algorithms.machine_code.caching import compiled
 from pymc_privacy.algorithms.noise import JointLaw, Law, Noise, jit_with
-from pymc_privacy.algorithms.ridge import bend
+from pymc_privacy.algorithms.proposals.frames import single_frame
+from pymc_privacy.algorithms.proposals.leaps import bind_guided
 
 JUMP_ACCEPT = 0.4
 
@@ -283,7 +283,7 @@ def forward(q, *arguments):
 
 
 def settle(q, moved, held, records, u, data):
-    """Stand for `pymc_privacy.algorithms.interweave.settled`."""
+    """Stand for `algorithms.interweave.settled`."""
     raise NotImplementedError
 
 
@@ -307,7 +307,7 @@ def along(q, ridge, *arguments):
 def sized_moves(rng, q, held, records, bounds, data, centred, wide, local):
     """Move parameters and sizes with the records, then the parameters given them.
 
-    As `pymc_privacy.algorithms.leaps.guided_moves`, but for the order: ``records`` end with
+    As `algorithms.proposals.leaps.guided_moves`, but for the order: ``records`` end with
     fresh ones, which are draws given the parameters at the start only. ``bounds`` are the least
     and the largest value of each size; ``wide`` ends with the ridge.
     """
@@ -365,7 +365,7 @@ def compile_moves(
 ) -> Callable[..., Any]:
     """Compile one iteration of the moves of parameters and sizes into a single call.
 
-    The arguments are those of `pymc_privacy.algorithms.interweave.compile_moves`.
+    The arguments are those of `algorithms.interweave.compile_moves`.
     """
     if "noncentred" not in functions:
         names = bind_moves(functions, gradients=gradients, remember=remember)

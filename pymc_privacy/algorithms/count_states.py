@@ -38,8 +38,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_privacy.algorithms.binding import Remember, bind
-from pymc_privacy.algorithms.caching import compiled
 from pymc_privacy.algorithms.interweave import (
     SHORT_STEP,
     acceptance,
@@ -48,6 +46,8 @@ from pymc_privacy.algorithms.interweave import (
     trajectory,
     walk,
 )
+from pymc_privacy.algorithms.machine_code.binding import Remember, bind
+from pymc_privacy.algorithms.machine_code.caching import compiled
 
 # Every fourth block is small, so that some are accepted where the large ones do not fit.
 SMALL_BLOCK = 0.125

@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 from numba import literal_unroll
 
-from pymc_privacy.algorithms.binding import Remember, bind
-from pymc_privacy.algorithms.caching import compiled
+from pymc_privacy.algorithms.machine_code.binding import Remember, bind
+from pymc_privacy.algorithms.machine_code.caching import compiled
 
 SHORT_STEP = 0.25
 # About 0.27 for the three long steps of four, which is best for a random walk in several

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_privacy.algorithms.caching import compiled
-from pymc_privacy.algorithms.integer_kernel import Fibre
+from pymc_privacy.algorithms.machine_code.caching import compiled
+from pymc_privacy.algorithms.numerics.integer_kernel import Fibre
 
 TARGET = 0.4
 

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numba.extending import register_jitable
 
-from pymc_privacy.algorithms.caching import compiled
+from pymc_privacy.algorithms.machine_code.caching import compiled
 
 Formula = Callable[..., Any]
 

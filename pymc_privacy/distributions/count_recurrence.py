@@ -1,6 +1,6 @@
 """The density of a noisy count by the recurrence of its law, from graph to machine code and back.
 
-The sum is that of `pymc_privacy.algorithms.noisy_count`, for Poisson, binomial and negative
+The sum is that of `algorithms.numerics.noisy_count`, for Poisson, binomial and negative
 binomial counts. Where exponential noise is so far below the count that all of these are on one
 side of it, the sum is a generating function.
 """
@@ -26,8 +26,8 @@ from pymc_privacy._compat import (
     numba_njit,
     register_funcify_and_cache_key,
 )
-from pymc_privacy.algorithms.caching import fingerprint
-from pymc_privacy.algorithms.noisy_count import compile_count_sum, compile_pivot
+from pymc_privacy.algorithms.machine_code.caching import fingerprint
+from pymc_privacy.algorithms.numerics.noisy_count import compile_count_sum, compile_pivot
 from pymc_privacy.mechanisms import DiscreteLaplace, Laplace, Mechanism
 from pymc_privacy.mechanisms.tails import FURTHEST, LOG_CONCAVE
 
@@ -137,7 +137,7 @@ def _log_z(mechanism: Any) -> TensorVariable:
 
 
 class CountPivot(Op):
-    """The count of `pymc_privacy.algorithms.noisy_count` that a sum starts from."""
+    """The count of `algorithms.numerics.noisy_count` that a sum starts from."""
 
     __props__ = ("formula",)
 
@@ -172,7 +172,7 @@ class CountPivot(Op):
 
 
 class CountSum(Op):
-    """The sum of `pymc_privacy.algorithms.noisy_count`, with its first derivatives."""
+    """The sum of `algorithms.numerics.noisy_count`, with its first derivatives."""
 
     __props__ = ("formula", "quadratic")
 

@@ -18,7 +18,7 @@ from pymc_privacy._compat import (
     check_new_name,
     modelcontext,
 )
-from pymc_privacy.algorithms.integer_kernel import some_table
+from pymc_privacy.algorithms.numerics.integer_kernel import some_table
 from pymc_privacy.arguments import integers, refusal, shown
 from pymc_privacy.errors import ArgumentError, MechanismError, RecordError, ReleaseError
 from pymc_privacy.mechanisms import Mechanism

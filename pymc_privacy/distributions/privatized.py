@@ -16,7 +16,6 @@ from pymc_privacy._compat import (
     modelcontext,
 )
 from pymc_privacy.arguments import flag, shown
-from pymc_privacy.distributions.assignment import assign_records
 from pymc_privacy.distributions.curation import as_curated
 from pymc_privacy.distributions.record_checks import (
     check_categories,
@@ -27,12 +26,13 @@ from pymc_privacy.distributions.record_checks import (
 )
 from pymc_privacy.distributions.tensor_engine import register_tensor_engine
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
-from pymc_privacy.graph.finite import refuse_single_precision
-from pymc_privacy.graph.locality import find_records, with_known_width
 from pymc_privacy.mechanisms import (
     Mechanism,
     Suppressed,
 )
+from pymc_privacy.model.assignment import assign_records
+from pymc_privacy.model.finite import refuse_single_precision
+from pymc_privacy.model.locality import find_records, with_known_width
 from pymc_privacy.model.releases import (
     PrivatizedRV,
     check_release,

@@ -6,10 +6,10 @@ import numpy as np
 
 from pymc_privacy._compat import TensorVariable, ancestors
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.drawable import can_be_drawn
-from pymc_privacy.graph.finite import refuse_data_that_are_not_numbers
-from pymc_privacy.graph.locality import parents
 from pymc_privacy.mechanisms import Mechanism, RandomizedResponse
+from pymc_privacy.model.drawable import can_be_drawn
+from pymc_privacy.model.finite import refuse_data_that_are_not_numbers
+from pymc_privacy.model.locality import parents
 from pymc_privacy.model.support import finite_support
 
 

@@ -21,7 +21,7 @@ from pymc_privacy.distributions.count_sums import (
 )
 from pymc_privacy.distributions.noisy_count import count_of, is_noisy_count
 from pymc_privacy.errors import MechanismError, RecordError
-from pymc_privacy.graph.locality import parents
+from pymc_privacy.model.locality import parents
 
 
 def posterior_counts(idata: Any, *, model: Any = None, random_seed: Any = None) -> Any:

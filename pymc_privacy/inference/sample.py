@@ -19,13 +19,13 @@ from pymc_privacy._compat import (
     run_convergence_checks,
 )
 from pymc_privacy.arguments import flag, integer
-from pymc_privacy.distributions.assignment import assign_records
 from pymc_privacy.errors import ComparisonWarning, RecordError, ReleaseError
-from pymc_privacy.graph.database import Database, check_data, factors_given_records
-from pymc_privacy.graph.finite import refuse_single_precision
 from pymc_privacy.inference.interruption import stopped_in_a_sentence
 from pymc_privacy.inference.starting import starting_points
+from pymc_privacy.model.assignment import assign_records
+from pymc_privacy.model.database import Database, check_data, factors_given_records
 from pymc_privacy.model.factors import joint_log_density
+from pymc_privacy.model.finite import refuse_single_precision
 from pymc_privacy.model.marks import is_marked
 from pymc_privacy.model.releases import is_release, released_contributions
 from pymc_privacy.model.start import start_of

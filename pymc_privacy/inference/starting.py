@@ -17,8 +17,8 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.distributions.linear_measurements import LatticeCounts
 from pymc_privacy.distributions.starts import starts_of_sizes
-from pymc_privacy.graph.locality import Point
 from pymc_privacy.model.factors import factors_of, joint_log_density
+from pymc_privacy.model.locality import Point
 
 MOST_TRIES = 100
 

@@ -20,8 +20,8 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.arguments import reals
 from pymc_privacy.errors import ReleaseError
-from pymc_privacy.graph.columns import column_sums
 from pymc_privacy.mechanisms import CoordinateMechanism, Mechanism
+from pymc_privacy.model.columns import column_sums
 
 
 class PrivatizedRV(RandomVariable):

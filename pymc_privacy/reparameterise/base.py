@@ -71,3 +71,10 @@ def reparameterisation_of(variable: TensorVariable) -> Reparameterisation | None
 def is_random(parameter: TensorVariable) -> bool:
     """Tell whether a parameter of a distribution depends on random variables."""
     return bool(rvs_in_graph([parameter]))
+
+
+SCALED = Reparameterisation(
+    forward=lambda u, shape, scale: scale * u,
+    inverse=lambda x, w, shape, scale: x / scale,
+)
+"""Of laws (shape, scale) whose shape is fixed: u is standardised."""

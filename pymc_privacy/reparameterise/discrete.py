@@ -10,8 +10,18 @@ import math
 import numpy as np
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import BernoulliRV, CategoricalRV
+from pymc_privacy._compat import (
+    BernoulliRV,
+    BinomialRV,
+    CategoricalRV,
+    DiscreteUniformRV,
+    GeometricRV,
+    NegBinomialRV,
+    PoissonRV,
+)
+from pymc_privacy.algorithms.numerics import quantiles
 from pymc_privacy.reparameterise.base import Reparameterisation, reparameterise
+from pymc_privacy.reparameterise.quantiles import elementwise
 
 _SMALLEST = np.float64(math.ulp(0.0))
 
@@ -44,3 +54,42 @@ def _categorical(op, p):
         return pt.clip(above - (1 - w) * mass, below * (1 + 2**-52) + _SMALLEST, above)
 
     return Reparameterisation(forward=forward, inverse=inverse, needs_uniform=True)
+
+
+# Counts: u is uniform, and x is the count whose cell of the distribution function holds it.
+#
+# Given x, u is uniform inside x's cell, and w places it there. See
+# `pymc_privacy.algorithms.numerics.quantiles` for what is kept of u, and why.
+
+
+def _by_cell(count, cell) -> Reparameterisation:
+    return Reparameterisation(
+        forward=elementwise(count, "int64"),
+        inverse=elementwise(cell, "float64"),
+        needs_uniform=True,
+    )
+
+
+@reparameterise.register(PoissonRV)
+def _poisson(op, rate):
+    return _by_cell(quantiles.poisson_count, quantiles.poisson_cell)
+
+
+@reparameterise.register(BinomialRV)
+def _binomial(op, size, p):
+    return _by_cell(quantiles.binomial_count, quantiles.binomial_cell)
+
+
+@reparameterise.register(NegBinomialRV)
+def _negative_binomial(op, size, p):
+    return _by_cell(quantiles.negative_binomial_count, quantiles.negative_binomial_cell)
+
+
+@reparameterise.register(GeometricRV)
+def _geometric(op, p):
+    return _by_cell(quantiles.geometric_count, quantiles.geometric_cell)
+
+
+@reparameterise.register(DiscreteUniformRV)
+def _uniform(op, lower, upper):
+    return _by_cell(quantiles.uniform_count, quantiles.uniform_cell)

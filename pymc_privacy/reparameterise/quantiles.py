@@ -14,7 +14,7 @@ from pymc_privacy._compat import (
     get_scalar_type,
     register_funcify_and_cache_key,
 )
-from pymc_privacy.algorithms.caching import fingerprint
+from pymc_privacy.algorithms.machine_code.caching import fingerprint
 
 Slopes = Callable[[Sequence[Any], Any], Sequence[Any]]
 """From the arguments and the result of a function to its derivatives by each argument."""

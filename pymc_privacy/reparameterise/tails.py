@@ -12,7 +12,7 @@ import math
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import TensorVariable
-from pymc_privacy.algorithms.truncated_normal import FARTHEST
+from pymc_privacy.algorithms.numerics.truncated_normal import FARTHEST
 
 _LOG_2 = math.log(2.0)
 

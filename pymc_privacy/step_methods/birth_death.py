@@ -18,16 +18,23 @@ from pymc_privacy._compat import (
     get_value_vars_from_user_vars,
     modelcontext,
 )
-from pymc_privacy.algorithms import guidance, trail, tuning
+from pymc_privacy.algorithms.adaptation import guidance, trail, tuning
 from pymc_privacy.algorithms.birth_death import JUMP_ACCEPT
 from pymc_privacy.algorithms.interweave import TRAJECTORY_ACCEPT, WALK_ACCEPT
+from pymc_privacy.certificate.base import Comparison, certified
+from pymc_privacy.certificate.certifier import LEVELS, Certifier, a_step_away, after_tuning
+from pymc_privacy.certificate.counts import compare_sized
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.calls import DirectCall
-from pymc_privacy.graph.certificate import Comparison, certified
-from pymc_privacy.graph.certified_counts import compare_sized
-from pymc_privacy.graph.database import check_locality
-from pymc_privacy.graph.programs import Point
-from pymc_privacy.graph.sizing import (
+from pymc_privacy.functions.calls import DirectCall
+from pymc_privacy.model.database import check_locality
+from pymc_privacy.model.marks import is_marked, moves_with_size
+from pymc_privacy.model.sized_records import is_sized
+from pymc_privacy.step_methods import effort
+from pymc_privacy.step_methods.latest import Latest
+from pymc_privacy.step_methods.progress import progress_columns, progress_updates
+from pymc_privacy.step_methods.resizing import Resizing, no_room, with_reserve
+from pymc_privacy.step_methods.sweep import sweep_statistics
+from pymc_privacy.targets.birth_death import (
     compile_sized_parameters,
     find_sized_databases,
     jitted_sized_moves,
@@ -35,14 +42,7 @@ from pymc_privacy.graph.sizing import (
     log_nu,
     size_at,
 )
-from pymc_privacy.model.marks import is_marked, moves_with_size
-from pymc_privacy.model.sized_records import is_sized
-from pymc_privacy.step_methods import effort
-from pymc_privacy.step_methods.certifying import LEVELS, Certifier, a_step_away, after_tuning
-from pymc_privacy.step_methods.latest import Latest
-from pymc_privacy.step_methods.progress import progress_columns, progress_updates
-from pymc_privacy.step_methods.resizing import Resizing, no_room, with_reserve
-from pymc_privacy.step_methods.sweep import sweep_statistics
+from pymc_privacy.targets.record_sweep import Point
 
 JUMPS = 8
 # For this part of tuning sizes stay where they are: parameters that do not fit the releases yet

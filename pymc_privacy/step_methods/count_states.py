@@ -17,27 +17,28 @@ from pymc_privacy._compat import (
     get_value_vars_from_user_vars,
     modelcontext,
 )
-from pymc_privacy.algorithms import count_states, tuning
+from pymc_privacy.algorithms import count_states
+from pymc_privacy.algorithms.adaptation import tuning
 from pymc_privacy.algorithms.interweave import TRAJECTORY_ACCEPT, WALK_ACCEPT
+from pymc_privacy.certificate.base import Comparison, disagreements
+from pymc_privacy.certificate.certifier import Certifier, a_step_away, after_tuning
+from pymc_privacy.certificate.counts import compare_counts
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.addresses import StepByAddress
-from pymc_privacy.graph.calls import DirectCall
-from pymc_privacy.graph.cells import NotCounted
-from pymc_privacy.graph.certificate import Comparison, disagreements
-from pymc_privacy.graph.certified_counts import compare_counts
-from pymc_privacy.graph.counting import (
+from pymc_privacy.functions.calls import DirectCall
+from pymc_privacy.model.cells import NotCounted
+from pymc_privacy.model.database import check_locality
+from pymc_privacy.model.marks import is_counted, is_marked
+from pymc_privacy.step_methods.interweave import Interweave
+from pymc_privacy.step_methods.progress import progress_columns, progress_updates
+from pymc_privacy.targets.base import ParameterProgram
+from pymc_privacy.targets.by_address import StepByAddress
+from pymc_privacy.targets.count_states import (
     CountedDatabase,
     compile_counts,
     count_databases,
     moves_of,
 )
-from pymc_privacy.graph.database import check_locality
-from pymc_privacy.graph.parameter_program import ParameterProgram
-from pymc_privacy.graph.programs import Point
-from pymc_privacy.model.marks import is_counted, is_marked
-from pymc_privacy.step_methods.certifying import Certifier, a_step_away, after_tuning
-from pymc_privacy.step_methods.interweave import Interweave
-from pymc_privacy.step_methods.progress import progress_columns, progress_updates
+from pymc_privacy.targets.record_sweep import Point
 
 MOST_WALK_STEPS = 200
 FEWEST_BLOCKS, MOST_BLOCKS = 8, 200

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pymc_privacy.graph.parameter_program import ParameterProgram
+from pymc_privacy.targets.base import ParameterProgram
 
 MANY_RECORDS = 10_000
 STEPS_PER_SWEEP = 250

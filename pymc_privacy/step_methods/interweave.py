@@ -18,20 +18,20 @@ from pymc_privacy._compat import (
     get_value_vars_from_user_vars,
     modelcontext,
 )
-from pymc_privacy.algorithms import guidance, tuning
+from pymc_privacy.algorithms.adaptation import guidance, tuning
 from pymc_privacy.algorithms.interweave import TRAJECTORY_ACCEPT, WALK_ACCEPT
+from pymc_privacy.certificate.base import Comparison
+from pymc_privacy.certificate.certifier import Certifier, a_step_away, after_tuning
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.addresses import MovesByAddress
-from pymc_privacy.graph.certificate import Comparison
-from pymc_privacy.graph.database import find_databases
-from pymc_privacy.graph.interweaving import compile_parameters
-from pymc_privacy.graph.points import Point
+from pymc_privacy.model.database import find_databases
 from pymc_privacy.model.marks import is_interwoven, is_marked
+from pymc_privacy.model.points import Point
 from pymc_privacy.step_methods import effort
-from pymc_privacy.step_methods.certifying import Certifier, a_step_away, after_tuning
 from pymc_privacy.step_methods.latest import Latest
 from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 from pymc_privacy.step_methods.sweep import Sweep, sweep_statistics
+from pymc_privacy.targets.by_address import MovesByAddress
+from pymc_privacy.targets.interweave import compile_parameters
 
 _SHOWN = {"record_sweep_accept": "Records", "interweave_noncentred_accept": "Moves"}
 

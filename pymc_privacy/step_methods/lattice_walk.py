@@ -17,7 +17,11 @@ from pymc_privacy._compat import (
     get_value_vars_from_user_vars,
     modelcontext,
 )
-from pymc_privacy.algorithms import lattice_walk, poisson_carry
+from pymc_privacy.algorithms import lattice_walk
+from pymc_privacy.algorithms.proposals import poisson_carry
+from pymc_privacy.certificate.base import Comparison, certified
+from pymc_privacy.certificate.certifier import Certifier, after_tuning, half_a_step
+from pymc_privacy.certificate.counts import Lattice, compare_lattice
 from pymc_privacy.distributions.linear_measurements import (
     exact_totals,
     is_exact,
@@ -25,18 +29,15 @@ from pymc_privacy.distributions.linear_measurements import (
     measurements_of,
 )
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.certificate import Comparison, certified
-from pymc_privacy.graph.certified_counts import Lattice, compare_lattice
-from pymc_privacy.graph.lattice import (
+from pymc_privacy.step_methods.progress import progress_columns, progress_updates
+from pymc_privacy.targets.lattice_walk import (
     carry_program,
     check_cells,
     compile_cell_density,
     fibre,
     noisy_totals,
 )
-from pymc_privacy.graph.programs import Point
-from pymc_privacy.step_methods.certifying import Certifier, after_tuning, half_a_step
-from pymc_privacy.step_methods.progress import progress_columns, progress_updates
+from pymc_privacy.targets.record_sweep import Point
 
 _SHOWN = {"lattice_walk_accept": "Counts"}
 

@@ -16,12 +16,12 @@ from pymc_privacy._compat import (
     get_value_vars_from_user_vars,
     modelcontext,
 )
+from pymc_privacy.certificate.base import Comparison
+from pymc_privacy.certificate.certifier import Certifier, after_tuning
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.certificate import Comparison
-from pymc_privacy.graph.database import find_databases
-from pymc_privacy.graph.points import Point
+from pymc_privacy.model.database import find_databases
 from pymc_privacy.model.marks import is_marked
-from pymc_privacy.step_methods.certifying import Certifier, after_tuning
+from pymc_privacy.model.points import Point
 from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 from pymc_privacy.step_methods.sweep import Sweep, sweep_statistics
 

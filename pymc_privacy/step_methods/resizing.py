@@ -11,14 +11,14 @@ import numpy as np
 from pymc_privacy._compat import SamplerWarning, WarningType
 from pymc_privacy.algorithms import birth_death, record_sweep
 from pymc_privacy.algorithms.noise import Noise
+from pymc_privacy.certificate.base import Comparison, Pair, Reference, certified
+from pymc_privacy.certificate.certifier import Certifier
+from pymc_privacy.certificate.counts import Sized, compare_jumps
+from pymc_privacy.densities.noise import noise_of
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph.certificate import Comparison, Pair, Reference, certified
-from pymc_privacy.graph.certified_counts import Sized, compare_jumps
-from pymc_privacy.graph.laws import noise_of
-from pymc_privacy.graph.programs import Point, compile_records
-from pymc_privacy.graph.sizing import SizedDatabase, compile_log_size
-from pymc_privacy.step_methods.certifying import Certifier
 from pymc_privacy.step_methods.sweep import finite_rows, never_without_numbers
+from pymc_privacy.targets.birth_death import SizedDatabase, compile_log_size
+from pymc_privacy.targets.record_sweep import Point, compile_records
 
 # Beyond the largest number of records met in tuning, so that a walk seldom meets an end.
 ROOM = 1.5

@@ -9,11 +9,11 @@ import numpy as np
 
 from pymc_privacy.algorithms import record_sweep
 from pymc_privacy.algorithms.noise import Noise
-from pymc_privacy.graph.database import Database
-from pymc_privacy.graph.laws import noise_of
-from pymc_privacy.graph.points import Point
-from pymc_privacy.graph.programs import RecordProgram, compile_records
-from pymc_privacy.step_methods.certifying import Certifier
+from pymc_privacy.certificate.certifier import Certifier
+from pymc_privacy.densities.noise import noise_of
+from pymc_privacy.model.database import Database
+from pymc_privacy.model.points import Point
+from pymc_privacy.targets.record_sweep import RecordProgram, compile_records
 
 
 def sweep_statistics(infos: Sequence[record_sweep.Info]) -> dict[str, float]:

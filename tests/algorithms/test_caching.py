@@ -11,14 +11,16 @@ from numba.core import config
 from numba.extending import is_jitted
 
 import pymc_privacy as pmp
-from pymc_privacy.algorithms import counts, frames, interweave, leaps, quantiles
-from pymc_privacy.algorithms.caching import OpaqueError, compiled, fingerprint
+from pymc_privacy.algorithms import interweave
+from pymc_privacy.algorithms.machine_code.caching import OpaqueError, compiled, fingerprint
 from pymc_privacy.algorithms.noise import noise
+from pymc_privacy.algorithms.numerics import counts, quantiles
+from pymc_privacy.algorithms.proposals import frames, leaps
 from pymc_privacy.algorithms.record_sweep import compile_scan
 
 SOURCE = '''
 from numba.extending import overload, register_jitable
-from pymc_privacy.algorithms.caching import compiled
+from pymc_privacy.algorithms.machine_code.caching import compiled
 
 CONSTANT = {constant}
 TABLE = {{"a": [1.0, {table}]}}
@@ -101,6 +103,17 @@ def copy_of(function, **names):
     return FunctionType(plain.__code__, plain.__globals__ | names, plain.__name__)
 
 
+def test_code_that_moved_to_another_module_is_noticed():
+    # What is on disk names its modules, and could not be read where one is gone.
+    def written_in(name):
+        scope = {"__name__": name}
+        exec("def f(x):\n    return x + 1", scope)
+        return compiled(scope["f"])
+
+    assert fingerprint(written_in("here")) == fingerprint(written_in("here"))
+    assert fingerprint(written_in("here")) != fingerprint(written_in("there"))
+
+
 CALLS = [
     (leaps.guided_moves, "single_frame"),
     (leaps.guided_walk, "place"),
@@ -152,8 +165,9 @@ def test_what_has_no_code_is_refused():
 
 
 ANOTHER_PROCESS = """
-from pymc_privacy.algorithms import leaps, quantiles
-from pymc_privacy.algorithms.caching import fingerprint
+from pymc_privacy.algorithms.proposals import (leaps)
+from pymc_privacy.algorithms.numerics import (quantiles)
+from pymc_privacy.algorithms.machine_code.caching import fingerprint
 print(fingerprint(leaps.guided_moves), fingerprint(quantiles.to_count))
 """
 

@@ -8,7 +8,7 @@ from numba import njit
 from scipy import integrate, stats
 
 from pymc_privacy.algorithms import count_states
-from pymc_privacy.algorithms.binding import bind
+from pymc_privacy.algorithms.machine_code.binding import bind
 from tests.stochastic import Z_LIMIT, assert_mean, seed_of, z_of_mean
 
 HERE = np.array([0.2, 0.5, 0.3])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numba import njit
 
-from pymc_privacy.algorithms import frames, leaps
-from pymc_privacy.algorithms.binding import bind
+from pymc_privacy.algorithms.machine_code.binding import bind
+from pymc_privacy.algorithms.proposals import frames, leaps
 from tests.stochastic import Z_LIMIT, seed_of, z_of_mean
 
 # Two parameters and the log of a size; at the middle knot, other origins and factors.

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from numba import njit
 
-from pymc_privacy.algorithms import interweave, leaps, tuning
-from pymc_privacy.algorithms.binding import bind
+from pymc_privacy.algorithms import interweave
+from pymc_privacy.algorithms.adaptation import tuning
+from pymc_privacy.algorithms.machine_code.binding import bind
+from pymc_privacy.algorithms.proposals import leaps
 from tests.stochastic import Z_LIMIT, assert_mean, seed_of, z_of_mean
 
 MEAN = np.array([1.0, -2.0])

@@ -5,7 +5,12 @@ import pytest
 from scipy import special
 
 from pymc_privacy.algorithms import lattice_walk
-from pymc_privacy.algorithms.integer_kernel import Fibre, fibre_of, integer_kernel, some_table
+from pymc_privacy.algorithms.numerics.integer_kernel import (
+    Fibre,
+    fibre_of,
+    integer_kernel,
+    some_table,
+)
 from pymc_privacy.errors import ReleaseError
 from tests.stochastic import assert_mean, seed_of
 

@@ -5,9 +5,10 @@ import pytest
 from numba import njit
 from scipy import stats
 
-from pymc_privacy.algorithms import guidance, leaps, tuning
-from pymc_privacy.algorithms.binding import bind
-from pymc_privacy.algorithms.frames import place, single_frame
+from pymc_privacy.algorithms.adaptation import guidance, tuning
+from pymc_privacy.algorithms.machine_code.binding import bind
+from pymc_privacy.algorithms.proposals import leaps
+from pymc_privacy.algorithms.proposals.frames import place, single_frame
 from tests.algorithms.test_interweave import COVARIANCE, MEAN, largest_z, normal
 from tests.stochastic import Z_LIMIT, seed_of, z_of_mean
 

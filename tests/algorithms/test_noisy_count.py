@@ -6,7 +6,7 @@ from numba.extending import register_jitable
 from scipy import special, stats
 
 import pymc_privacy as pmp
-from pymc_privacy.algorithms.noisy_count import compile_count_sum, compile_pivot
+from pymc_privacy.algorithms.numerics.noisy_count import compile_count_sum, compile_pivot
 
 FAMILIES = [pmp.Laplace, pmp.Gaussian, pmp.DiscreteLaplace, pmp.DiscreteGaussian]
 

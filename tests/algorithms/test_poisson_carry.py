@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import special
 
-from pymc_privacy.algorithms import lattice_walk, poisson_carry
-from pymc_privacy.algorithms.integer_kernel import equal_columns, fibre_of, some_table
+from pymc_privacy.algorithms import lattice_walk
+from pymc_privacy.algorithms.numerics.integer_kernel import equal_columns, fibre_of, some_table
+from pymc_privacy.algorithms.proposals import poisson_carry
 from tests import references
 from tests.stochastic import assert_law, assert_mean, seed_of
 

@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 from scipy import special, stats
 
-from pymc_privacy.algorithms import counts, quantiles
+from pymc_privacy.algorithms.numerics import counts, quantiles
 from tests.stochastic import FALSE_ALARM, seed_of
 
 EDGES = np.array([0.0, 1e-12, 1e-6, 0.3, 0.5, 0.9, 1 - 1e-6, 1 - 1e-12, 1 - 2.0**-53])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_privacy.algorithms import ridge
+from pymc_privacy.algorithms.adaptation import ridge
 
 
 def curved_draws(rng, draws=400):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_privacy.algorithms import trail, tuning
+from pymc_privacy.algorithms.adaptation import trail, tuning
 from tests.stochastic import seed_of
 
 TUNE = 400

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pymc_privacy.algorithms import truncated_normal
-from pymc_privacy.algorithms.truncated_normal import FARTHEST, from_base, to_base
+from pymc_privacy.algorithms.numerics import truncated_normal
+from pymc_privacy.algorithms.numerics.truncated_normal import FARTHEST, from_base, to_base
 from tests.stochastic import FALSE_ALARM, seed_of
 
 BOUNDS = [(0.0, 10.0), (-1.0, 1.0), (2.0, np.inf), (-np.inf, 3.0), (-np.inf, np.inf), (5.0, 5.001)]

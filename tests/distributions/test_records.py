@@ -9,7 +9,7 @@ from scipy import stats
 
 import pymc_privacy as pmp
 from pymc_privacy.errors import RecordError, ReleaseError
-from pymc_privacy.graph.exact_length import with_exact_length
+from pymc_privacy.model.exact_length import with_exact_length
 from pymc_privacy.results import blank_absent_records
 
 CAPACITY = 12

@@ -11,7 +11,6 @@ import xarray as xr
 from arviz_stats import rhat
 
 import pymc_privacy as pmp
-from pymc_privacy.distributions.assignment import assign_records
 from pymc_privacy.errors import (
     ComparisonWarning,
     MixingWarning,
@@ -19,9 +18,9 @@ from pymc_privacy.errors import (
     ReleaseError,
     SamplingError,
 )
+from pymc_privacy.model.assignment import MOST_PARAMETERS, assign_records
 from pymc_privacy.model.marks import is_marked
 from pymc_privacy.model.releases import released_contributions
-from pymc_privacy.reparameterise.movable import MOST_PARAMETERS
 from pymc_privacy.results import attach_privacy
 from tests import references
 from tests.references import Release

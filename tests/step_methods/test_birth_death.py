@@ -7,11 +7,12 @@ import pytest
 from scipy import stats
 
 import pymc_privacy as pmp
+from pymc_privacy.densities import carrying
 from pymc_privacy.errors import CapacityError, CapacityWarning, RecordError
-from pymc_privacy.graph import carrying, sizing
 from pymc_privacy.model.releases import is_release
 from pymc_privacy.reparameterise import Reparameterisation
 from pymc_privacy.step_methods.resizing import with_reserve
+from pymc_privacy.targets import birth_death as sizing
 from tests import references
 from tests.references import Release
 from tests.short_runs import SHORT

@@ -9,12 +9,13 @@ from scipy import special, stats
 
 import pymc_privacy as pmp
 from pymc_privacy.errors import RecordError
-from pymc_privacy.graph import cells, counting
-from pymc_privacy.graph.cells import NotCounted
-from pymc_privacy.graph.counting import count_databases
+from pymc_privacy.model import cells
+from pymc_privacy.model.cells import NotCounted
 from pymc_privacy.model.marks import is_counted, is_interwoven
 from pymc_privacy.step_methods import CountStates
 from pymc_privacy.step_methods import count_states as module
+from pymc_privacy.targets import count_states as counting
+from pymc_privacy.targets.count_states import count_databases
 from tests import references
 from tests.geweke import alternate, build, largest_z
 from tests.references import Release

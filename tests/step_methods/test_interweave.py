@@ -13,11 +13,13 @@ from scipy import stats
 
 import pymc_privacy as pmp
 from pymc_privacy.algorithms import record_sweep
+from pymc_privacy.densities import carrying
+from pymc_privacy.densities import parameters as densities
 from pymc_privacy.errors import ArgumentError, RecordError
-from pymc_privacy.graph import carrying, densities, interweaving
+from pymc_privacy.model.assignment import MOST_PARAMETERS
 from pymc_privacy.model.marks import is_interwoven
 from pymc_privacy.reparameterise import Reparameterisation
-from pymc_privacy.reparameterise.movable import MOST_PARAMETERS
+from pymc_privacy.targets import interweave as interweaving
 from tests.geweke import alternate, build, largest_z, natural
 from tests.short_runs import SHORT
 from tests.stochastic import FALSE_ALARM, Z_LIMIT, assert_mean, seed_of

@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 import pymc_privacy as pmp
+from pymc_privacy.certificate.certifier import Certifier
 from pymc_privacy.model.marks import is_interwoven
 from pymc_privacy.reparameterise import Reparameterisation, reparameterisation_of, reparameterise
-from pymc_privacy.step_methods.certifying import Certifier
 from tests import references
 from tests.geweke import build, largest_z, natural, release
 from tests.short_runs import SHORT

@@ -9,9 +9,10 @@ from pytensor.compile.mode import Mode
 from scipy import special, stats
 
 import pymc_privacy as pmp
-from pymc_privacy.algorithms import lattice_walk, poisson_carry
+from pymc_privacy.algorithms import lattice_walk
+from pymc_privacy.algorithms.proposals import poisson_carry
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
-from pymc_privacy.graph.lattice import compile_cell_density
+from pymc_privacy.targets.lattice_walk import compile_cell_density
 from tests import references
 from tests.geweke import largest_z, successive
 from tests.short_runs import SHORT

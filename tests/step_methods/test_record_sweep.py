@@ -7,7 +7,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_privacy as pmp
-from pymc_privacy.reparameterise.movable import MOST_PARAMETERS
+from pymc_privacy.model.assignment import MOST_PARAMETERS
 from tests.short_runs import SHORT
 from tests.stochastic import assert_mean, seed_of
 

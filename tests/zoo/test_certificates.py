@@ -7,17 +7,17 @@ where machine code takes half a minute.
 import pytest
 
 from pymc_privacy._compat import INTERPRETED
-from pymc_privacy.distributions.assignment import assign_records
-from pymc_privacy.graph.certificate import Reference, prior_pairs
-from pymc_privacy.graph.certified_parameters import compare_parameters
-from pymc_privacy.graph.certified_records import compare_records
-from pymc_privacy.graph.database import find_databases
-from pymc_privacy.graph.interweaving import compile_parameters
-from pymc_privacy.graph.laws import noise_of
-from pymc_privacy.graph.points import prior_points
-from pymc_privacy.graph.programs import compile_records
+from pymc_privacy.certificate.base import Reference, prior_pairs
+from pymc_privacy.certificate.parameters import compare_parameters
+from pymc_privacy.certificate.records import compare_records
+from pymc_privacy.densities.noise import noise_of
+from pymc_privacy.model.assignment import assign_records
+from pymc_privacy.model.database import find_databases
 from pymc_privacy.model.marks import is_interwoven, is_marked
+from pymc_privacy.model.points import prior_points
 from pymc_privacy.model.releases import released_contributions
+from pymc_privacy.targets.interweave import compile_parameters
+from pymc_privacy.targets.record_sweep import compile_records
 from tests.zoo.models import recipes
 
 RECIPES = recipes()

@@ -1,0 +1,1 @@
+"""What tuning learns, and nothing after it."""

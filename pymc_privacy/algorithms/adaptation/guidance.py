@@ -1,0 +1,127 @@
+"""Learn, in tuning and never after, what guides the moves of `algorithms.proposals.leaps`."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_privacy.algorithms.adaptation import tuning
+from pymc_privacy.algorithms.adaptation.tuning import Tuning
+
+# Slopes of the statistic are taken over this many standard deviations.
+LENGTH_OF_SLOPES = 0.2
+# Leaps that are accepted more seldom gain less than the steps of a walk in their place.
+LEAST_LEAPS = 0.02
+# So many accepted leaps are expected in one iteration.
+ACCEPTED_LEAPS = 5.0
+FEWEST_STEPS = 20
+# In units of 1 / sqrt(dimensions): a longer drift is a fresh draw, however much longer it is.
+SCALES = (1e-6, 30.0)
+_MEMORY = 0.05
+
+Local = tuple[
+    np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, bool
+]
+
+
+class Guide(NamedTuple):
+    """What is known of the parameters given the base variates, beyond slopes and misfit."""
+
+    residual: Tuning
+    """Mean and factor of L⁻¹ (theta - c), and what they are being learnt from."""
+    accept: float
+    """A running mean of the acceptance of leaps."""
+
+
+def init(size: int) -> Guide:
+    """Start with what would hold if the statistic were linear and its noise Normal."""
+    residual = tuning.init(size)._replace(factor=np.eye(size), centre=np.zeros(size))
+    return Guide(residual, 0.0)
+
+
+def leaps(guide: Guide) -> bool:
+    """Tell whether leaps are worth their cost."""
+    return guide.accept >= LEAST_LEAPS
+
+
+def tries(guide: Guide, walk: Tuning, tune_steps: int) -> bool:
+    """Try leaps until the last part of tuning, and keep them where they are accepted."""
+    return walk.iteration < 7 * tune_steps // 8 or leaps(guide)
+
+
+def number_of_steps(guide: Guide, planned: int) -> int:
+    """Return how many steps an iteration needs, every other of which is a leap."""
+    if not leaps(guide):
+        return planned
+    return min(max(math.ceil(2 * ACCEPTED_LEAPS / guide.accept), FEWEST_STEPS), planned)
+
+
+def local(walk: Tuning, guide: Guide, weights: np.ndarray, leap: bool) -> Local:
+    """Return the arguments of `leaps.local_frame`, and whether to leap.
+
+    ``walk`` has learnt the law of the parameters; without a centre, nothing is known yet.
+    """
+    if not len(walk.centre):
+        return unguided()
+    reference, scores = walk.centre[None], np.zeros(1)
+    residual = guide.residual
+    lengths, precision = slopes(walk)
+    given = (reference, lengths, precision, weights, scores)
+    return (*given, residual.centre, residual.factor, leap)
+
+
+def slopes(walk: Tuning) -> tuple[np.ndarray, np.ndarray]:
+    """Return over which lengths slopes are taken, and the precision of the parameters' law."""
+    lengths = LENGTH_OF_SLOPES * np.linalg.norm(walk.factor, axis=1)
+    return lengths, np.linalg.inv(walk.factor @ walk.factor.T)
+
+
+def unguided() -> Local:
+    """Return what stands for `local` where nothing is known."""
+    nothing, square = np.empty(0), np.empty((0, 0))
+    return (square, nothing, square, nothing, nothing, nothing, square, False)
+
+
+def learn(
+    walk: Tuning, guide: Guide, t: np.ndarray, leapt: float, tune_steps: int
+) -> tuple[Tuning, Guide]:
+    """Learn the parameters' law in the first half of tuning, and what it leaves in the second.
+
+    ``walk`` has seen the last draw already; ``t`` are the coordinates of that draw, and ``leapt``
+    is the acceptance of leaps before it.
+    """
+    if len(walk.centre):
+        walk = tuning.bounded(walk, *SCALES)
+        guide = follow(guide, t, leapt, tune_steps // 2)
+    if walk.iteration > tune_steps // 2:
+        return walk, guide
+    learnt = tuning.learn_factor_in_time(walk, tune_steps)
+    if learnt.centre is not walk.centre:
+        guide = afresh(guide)
+    return learnt, guide
+
+
+def follow(guide: Guide, t: np.ndarray, leapt: float, tune_steps: int) -> Guide:
+    """Learn what is left of the parameters' law, in so many steps, from the t of one draw.
+
+    ``leapt`` is the acceptance of leaps before it.
+    """
+    return Guide(
+        _learn_residual(guide.residual, t, tune_steps),
+        guide.accept + _MEMORY * (leapt - guide.accept),
+    )
+
+
+def afresh(guide: Guide) -> Guide:
+    """Forget the residuals: of another law they would be others."""
+    return init(len(guide.residual.factor))._replace(accept=guide.accept)
+
+
+def _learn_residual(residual: Tuning, t: np.ndarray, tune_steps: int) -> Tuning:
+    residual = tuning.observe(residual, residual.centre + residual.factor @ t)
+    residual = residual._replace(iteration=residual.iteration + 1)
+    if not tuning.at_milestone(residual, tune_steps):
+        return residual
+    return tuning.learn_factor(residual, forget=False)

@@ -1,0 +1,128 @@
+"""Learn, in tuning and never after, how parameters and sizes move together along a ridge."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtr
+
+from pymc_privacy.algorithms.adaptation import guidance, ridge, tuning
+from pymc_privacy.algorithms.adaptation.guidance import Guide
+from pymc_privacy.algorithms.adaptation.ridge import Ridge
+from pymc_privacy.algorithms.adaptation.tuning import Tuning
+
+# Frames are learnt where the last size has these standard normal scores.
+SCORES = np.array([-1.5, 0.0, 1.3, 2.3])
+
+
+class Trail(NamedTuple):
+    """What has been learnt of a ridge, of the law around it, and of leaps there."""
+
+    walk: Tuning
+    """Where the ridge is straight."""
+    ridge: Ridge
+    knots: np.ndarray
+    """Logs of the last size with the scores of `SCORES`; empty before any is known."""
+    guide: Guide
+    seen: np.ndarray
+    """All draws, with the logs of the sizes at the end."""
+
+
+def init(parameters: int, sizes: int) -> Trail:
+    """Start with a straight ridge."""
+    size = parameters + sizes
+    return Trail(
+        tuning.init(size),
+        ridge.straight(parameters, sizes),
+        np.empty(0),
+        guidance.init(size),
+        np.empty((0, size)),
+    )
+
+
+def shape_is_learnt(trail: Trail, tune_steps: int) -> bool:
+    """Tell whether the last quarter of tuning has begun, in which ridge and law are kept."""
+    return trail.walk.iteration > 3 * tune_steps // 4
+
+
+def learn(
+    trail: Trail,
+    q: np.ndarray | None,
+    t: np.ndarray | None,
+    leapt: float,
+    tune_steps: int,
+    *,
+    bends: bool,
+) -> Trail:
+    """Learn ridge and law, and in the last quarter of tuning what they leave.
+
+    Parameters
+    ----------
+    trail
+        Its walk has been rescaled already.
+    q
+        Parameters and logs of the sizes; None where there are no records.
+    t, leapt
+        The coordinates of `algorithms.proposals.leaps` before, and the acceptance of leaps;
+        None where nothing was moved by them.
+    tune_steps
+    bends
+        Whether a ridge may be curved.
+    """
+    if q is not None:
+        trail = trail._replace(seen=np.concatenate([trail.seen, q[None]]))
+    if t is not None and len(trail.knots):
+        walk = tuning.bounded(trail.walk, *guidance.SCALES)
+        guide = guidance.follow(trail.guide, t, leapt, tune_steps // 4)
+        trail = trail._replace(walk=walk, guide=guide)
+    if shape_is_learnt(trail, tune_steps) or not tuning.at_milestone(trail.walk, tune_steps):
+        return trail
+    return _learn_shape(trail, bends)
+
+
+def _learn_shape(trail: Trail, bends: bool) -> Trail:
+    """Take ridge and covariance from the later half of what was seen."""
+    later = trail.seen[len(trail.seen) // 2 :]
+    sizes = trail.ridge.curves.shape[1]
+    curve = trail.ridge
+    if bends:
+        curve = ridge.learn(later, sizes)
+        later = ridge.straightened(later, curve)
+    walk = tuning.learn_factor(tuning.observed(trail.walk, later), forget=True)
+    if not len(walk.centre):
+        return trail._replace(walk=walk, ridge=curve)
+    knots = _knots(later[:, -1], walk)
+    return trail._replace(walk=walk, ridge=curve, knots=knots, guide=guidance.afresh(trail.guide))
+
+
+def _knots(logs: np.ndarray, walk: Tuning) -> np.ndarray:
+    """Return the quantiles of some draws, apart from each other wherever they were drawn."""
+    spread = np.linalg.norm(walk.factor[-1])
+    return 0.9 * np.quantile(logs, ndtr(SCORES)) + 0.1 * (walk.centre[-1] + spread * SCORES)
+
+
+def held(trail: Trail) -> Tuning:
+    """Return a walk of the parameters that moves sizes by less than a record."""
+    sizes = trail.ridge.curves.shape[1]
+    factor = trail.walk.factor.copy()
+    factor[-sizes:] = 0.0
+    np.fill_diagonal(factor[-sizes:, -sizes:], 1e-12)
+    return trail.walk._replace(factor=factor)
+
+
+def local(trail: Trail, weights: np.ndarray, leap: bool) -> guidance.Local:
+    """Return the arguments of `leaps.local_frame`, and whether to leap.
+
+    Without weights nothing guides.
+    """
+    walk, residual = trail.walk, trail.guide.residual
+    if not (len(weights) and len(trail.knots)):
+        return guidance.unguided()
+    lengths, precision = guidance.slopes(walk)
+    # Along the straight ridge, given the size.
+    covariance = walk.factor @ walk.factor.T
+    away = (trail.knots - walk.centre[-1]) / covariance[-1, -1]
+    references = walk.centre + np.outer(away, covariance[-1])
+    given = (references, lengths, np.ascontiguousarray(precision[:-1, :-1]), weights, SCORES)
+    return (*given, residual.centre, residual.factor, leap)

@@ -1,0 +1,1 @@
+"""Special functions and exact integer algebra."""

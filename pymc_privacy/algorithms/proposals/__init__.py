@@ -1,0 +1,1 @@
+"""Proposals that several samplers share."""

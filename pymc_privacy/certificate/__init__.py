@@ -1,0 +1,1 @@
+"""Compare what is compiled from a model with the model itself."""

@@ -1,0 +1,157 @@
+"""What a step method compares with the plain model: before the first draw, and after tuning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pymc_privacy.algorithms.noise import Noise
+from pymc_privacy.certificate.base import (
+    Comparison,
+    Pair,
+    Reference,
+    certified,
+    parameters_of,
+    prior_pairs,
+)
+from pymc_privacy.certificate.parameters import compare_parameters
+from pymc_privacy.certificate.records import compare_records
+from pymc_privacy.densities.parameters import Detail
+from pymc_privacy.errors import CertificateError
+from pymc_privacy.model.database import Database, check_locality
+from pymc_privacy.model.points import Point, prior_points
+from pymc_privacy.targets.base import ParameterProgram
+from pymc_privacy.targets.record_sweep import RecordProgram
+
+# From the fastest to the plainest.
+LEVELS = (
+    (Detail.STATISTICS, True),
+    (Detail.ROWS, True),
+    (Detail.WHOLE, True),
+    (Detail.WHOLE, False),
+)
+
+
+class Certifier:
+    """The plain model beside what a step method makes of it.
+
+    Parameters
+    ----------
+    model
+    parameters
+        The values that move, by name; by default all continuous ones that are not records.
+    """
+
+    def __init__(self, model: Any, parameters: Collection[str] | None = None):
+        self._model = model
+        self._parameters = parameters_of(model) if parameters is None else list(parameters)
+        self._is_certified = False
+
+    def __getstate__(self) -> dict:
+        # Another process evaluates the model by functions of its own.
+        ours = ("_model", "_parameters", "_is_certified")
+        return {name: self.__dict__[name] for name in ours}
+
+    @cached_property
+    def reference(self) -> Reference:
+        """The plain model."""
+        return Reference(self._model)
+
+    @cached_property
+    def _draws(self) -> Iterator[Point]:
+        return prior_points(self._model, seed=11)
+
+    @cached_property
+    def pairs(self) -> list[Pair]:
+        """Return points of the prior, two by two."""
+        return prior_pairs(self._model, self._parameters, self._draws)
+
+    def parameter_program(
+        self,
+        build: Callable[[Detail, bool], ParameterProgram],
+        databases: Sequence[Database],
+    ) -> ParameterProgram:
+        """Return the fastest program for the parameters that agrees with the model."""
+        if not self._parameters:
+            return build(*LEVELS[0])
+        return certified(
+            [lambda level=level: build(*level) for level in LEVELS],  # type: ignore[misc]
+            lambda program: compare_parameters(
+                program, databases, self.reference, self.pairs, self._draws
+            ),
+            what="the parameters",
+        )
+
+    def record_program(
+        self,
+        build: Callable[[bool], RecordProgram],
+        database: Database,
+        noise: Noise,
+        rows: int | None,
+    ) -> RecordProgram:
+        """Return the fastest program for the records of a database that agrees with the model."""
+        names = " and ".join(repr(rv.name) for rv in database.records)
+        return certified(
+            [lambda: build(False), lambda: build(True)],
+            lambda program: compare_records(
+                program, database, noise, self.reference, self.pairs, rows=rows
+            ),
+            what=f"the records {names}",
+        )
+
+    def start_chain(self) -> None:
+        """Plan to compare everything once more, where the next chain comes to."""
+        self._is_certified = False
+
+    def check_again(self, tune: bool, compare: Callable[[], Iterable[Comparison]]) -> None:
+        """Compare everything once more at the first kept draw of a chain where that is possible."""
+        if tune or self._is_certified:
+            return
+        comparisons = list(compare())
+        for comparison in comparisons:
+            if not comparison.agrees:
+                raise _disagreement(comparison)
+        self._is_certified = any(comparison.is_informative for comparison in comparisons)
+
+    def compare_swept(
+        self,
+        pairs: Sequence[Pair],
+        sweeps: Sequence[tuple[RecordProgram, Database, Noise, int | None]],
+        program: ParameterProgram | None = None,
+    ) -> Iterator[Comparison]:
+        """Compare sweeps of records, and moves of their parameters, where a chain has come to."""
+        databases = [database for _, database, _, _ in sweeps]
+        check_locality(databases, pairs[0].here)
+        for records, database, noise, rows in sweeps:
+            yield from compare_records(
+                records, database, noise, self.reference, pairs, rows=rows, laws=False
+            )
+        if program is not None:
+            yield from compare_parameters(program, databases, self.reference, pairs)
+
+
+def _disagreement(comparison: Comparison) -> CertificateError:
+    return CertificateError(
+        "What is compiled from a model must agree with the model wherever the chain goes; it did "
+        f"at draws from the prior, but where this chain came to, {comparison}. Its draws are not "
+        "from the posterior, and none is returned."
+    )
+
+
+def after_tuning(point: Point, there: Point | None = None) -> list[Pair]:
+    """Return where a chain has come to, and that point with its parameters moved, as pairs."""
+    return [Pair("after tuning", point, point if there is None else there)]
+
+
+def a_step_away(program: ParameterProgram, point: Point, factor: np.ndarray, scale: float) -> Point:
+    """Return a point with its parameters moved by half a step, in a fixed direction."""
+    return point | program.unflatten(half_a_step(program.flatten(point), factor, scale))
+
+
+def half_a_step(q: np.ndarray, factor: np.ndarray, scale: float) -> np.ndarray:
+    """Return parameters moved by half a step, in a fixed direction."""
+    direction = np.random.default_rng(17).standard_normal(q.size)
+    return q + 0.5 * scale * (factor @ direction)

@@ -1,0 +1,407 @@
+"""The identities between the programs of counts, lattices and sizes, and the plain model.
+
+With L the log density of the model, q and q' parameters, c and c' counts:
+
+*lattice*. For every kind of move, the change of the moved cells' densities and of the noise is
+L(q, c') - L(q, c), and no exact total changes; carried counts have the rates' Poisson
+probabilities, and keep the exact totals.
+
+*counts*. centred(q', c') and law(q', c') change as all terms of L(q', x') but the releases' do, x'
+any records with these counts, and noise(S'), S' their totals, as those of the releases.
+
+*sized*. centred is that of the records that exist. noncentred, or others and refresh, change as
+all terms but the records' do when the size changes too, plus log nu and the log weight of
+all base variates. Contributions, factors of the size and the noise are those of the model with
+arrays of full capacity.
+
+A gradient steers trajectories, which are exact with any; one that is wrong is slow, and is compared
+with differences of L.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import special
+
+from pymc_privacy.algorithms import birth_death, count_states, lattice_walk
+from pymc_privacy.algorithms.noise import Noise
+from pymc_privacy.algorithms.numerics.integer_kernel import Fibre
+from pymc_privacy.algorithms.proposals import poisson_carry
+from pymc_privacy.certificate.base import (
+    Comparison,
+    Pair,
+    Reference,
+    Terms,
+    first_number,
+    log_density_change,
+)
+from pymc_privacy.certificate.parameters import (
+    MOST_SLOPES,
+    base_of,
+    best,
+    log_weight,
+    same_records,
+    slopes_at,
+)
+from pymc_privacy.densities.carrying import carry_records
+from pymc_privacy.model.points import Point
+from pymc_privacy.targets.base import ParameterProgram
+from pymc_privacy.targets.birth_death import SizedDatabase, log_name
+from pymc_privacy.targets.count_states import CountedDatabase
+from pymc_privacy.targets.lattice_walk import CarryProgram, CellDensity
+from pymc_privacy.targets.record_sweep import RecordProgram
+
+# Moves of each kind that are looked at, and how far they go.
+_MOST_MOVES = 6
+_LENGTHS = (1, -3)
+
+
+class Lattice(NamedTuple):
+    """What a walk of one vector of counts computes with."""
+
+    name: str
+    """The value of the counts."""
+    noisy: lattice_walk.Measurements
+    fibre: Fibre
+    density: CellDensity
+    carry: CarryProgram | None
+    exact: np.ndarray
+    """The matrix of the exact totals."""
+    exact_names: Collection[str]
+    """The factors that hold the exact totals."""
+
+
+# Counts of which totals are known.
+def compare_lattice(
+    lattice: Lattice, reference: Reference, pairs: Sequence[Pair]
+) -> Iterator[Comparison]:
+    """Compare the moves of counts, and of parameters that carry them, with the model."""
+    # A draw from the prior seldom has the exact totals; what counts is that moves keep them.
+    names = [name for name in reference.factors if name not in set(lattice.exact_names)]
+    for label, here, there in pairs:
+        before = reference.terms(here)
+        yield from _moves(lattice, reference, names, before, here, label)
+        if lattice.carry is not None:
+            yield from _carried(lattice, reference, (here, there), label)
+
+
+def _moves(lattice, reference, names, before: Terms, here: Point, label) -> Iterator[Comparison]:
+    rng = np.random.default_rng(3)
+    singles, pairs = lattice.fibre.singles, lattice.fibre.draw_pairs(rng)
+    for kind, moved in (("alone", singles), ("in pairs", pairs)):
+        for first, second in rng.permutation(moved)[:_MOST_MOVES]:
+            for length in _LENGTHS:
+                vector = np.zeros(here[lattice.name].size, dtype=np.int64)
+                vector[first] += length
+                vector[second] -= length * (first != second)
+                what = f"the change of the log density when cells move {kind} ({label})"
+                cells = np.unique([first, second])
+                yield from _move(lattice, reference, names, before, here, vector, cells, what)
+    for vector in lattice.fibre.draw_directions(rng)[:_MOST_MOVES]:
+        what = f"the change of the log density along a direction ({label})"
+        cells = np.arange(vector.size)
+        yield from _move(lattice, reference, names, before, here, vector, cells, what)
+
+
+def _move(
+    lattice, reference, names, before: Terms, here: Point, vector, cells, what
+) -> Iterator[Comparison]:
+    counts = np.array(here[lattice.name], dtype=np.int64)
+    moved = here | {lattice.name: (counts + vector).astype(here[lattice.name].dtype)}
+    totals = lattice.noisy.totals(counts)
+    with np.errstate(invalid="ignore"):
+        change = lattice.density(here, counts + vector) - lattice.density(here, counts)
+        found = float(np.sum(change[cells]))
+    # The running totals of the moves themselves.
+    for cell in np.flatnonzero(vector):
+        found += lattice_walk.shift(cell, vector[cell], totals, *lattice.noisy)
+    after = reference.terms(moved)
+    # Where a cell cannot be what it was drawn as, others may still move.
+    if not math.isnan(found):
+        expected = _difference(before, after, names)
+        yield Comparison(what, expected, found, before.scale + after.scale)
+    exact = np.zeros(len(lattice.exact))
+    yield Comparison(f"{what}, exact totals", exact, lattice.exact @ vector)
+
+
+def _difference(before: Terms, after: Terms, names: Collection[str]) -> float:
+    """Return the change of the log density; what is impossible before and after has not changed."""
+    total = 0.0
+    for name in names:
+        here, there = before.by_name[name], after.by_name[name]
+        with np.errstate(invalid="ignore"):
+            total += float(np.where(here == there, 0.0, there - here).sum())
+    return total
+
+
+def _carried(lattice, reference, points: tuple[Point, Point], label: str) -> Iterator[Comparison]:
+    """Compare what a move of the parameters with the counts computes, and that it keeps totals."""
+    carry: CarryProgram = lattice.carry
+    here, there = points
+    others = [n for n in reference.factors if n not in {carry.counts, *carry.measurements}]
+    counts, more = (np.array(p[lattice.name], dtype=np.int64) for p in points)
+    more = np.roll(more, 1) + 1
+    program = carry.at(here)
+    log_g, rates = program(carry.vector(here), counts)
+    before = reference.terms(here)
+    own = special.xlogy(counts, rates) - rates - special.gammaln(counts + 1.0)
+    what = f"the log probability of each Poisson count ({label})"
+    yield Comparison(what, before.by_name[carry.counts], own, before.scale)
+    moved = here | carry.split(here, carry.vector(there))
+    seen = more if carry.sees_counts else counts
+    there_g, _ = program(carry.vector(there), seen)
+    after = reference.terms(moved | {lattice.name: more.astype(here[lattice.name].dtype)})
+    what = f"the change of the log density of all but the counts ({label})"
+    yield log_density_change(what, before, after, others, there_g - log_g)
+    # Whatever the rates are, and wherever people are.
+    rng = np.random.default_rng(5)
+    some, other = rng.lognormal(size=(2, counts.size))
+    people = rng.poisson(9.0, counts.size)
+    for held in carry.groupings:
+        found = poisson_carry.carry(rng, people, some, other, held)
+        what = f"exact totals of carried counts ({label})"
+        yield Comparison(what, lattice.exact @ people, lattice.exact @ found)
+
+
+# Records that are known by counts.
+def compare_counts(
+    program: ParameterProgram,
+    counted: Sequence[CountedDatabase],
+    cells: count_states.Cells,
+    reference: Reference,
+    pairs: Sequence[Pair],
+) -> Iterator[Comparison]:
+    """Compare densities by counts with the model, at other parameters and other records."""
+    releases = [rv.name for c in counted for rv in c.database.releases]
+    others = [name for name in reference.factors if name not in set(releases)]
+    slopes: list[Comparison] = []
+    for label, here, there in pairs:
+        start = _by_counts(program, counted, cells, here)
+        before = reference.terms(here)
+        if math.isfinite(before.total(others)) and len(slopes) < MOST_SLOPES:
+            found = _given_counts(program, counted, here)
+            slopes += slopes_at(program, reference, others, here, found, before)
+        moved = {f"other parameters, {label}": there}
+        moved |= {f"every cell occupied, {label}": here | _cycled(counted, 0)}
+        moved |= {f"other counts, {label}": there | _cycled(counted, 1)}
+        for place, point in moved.items():
+            after = reference.terms(point)
+            moved_to = _by_counts(program, counted, cells, point)
+            for name, seen in (("given", others), ("with", others), ("noise of", releases)):
+                what = f"the change of the log density {name} counts ({place})"
+                if math.isfinite(before.total(seen)):
+                    change = moved_to[name] - start[name]
+                    yield log_density_change(what, before, after, seen, change)
+    yield from best(slopes)
+
+
+def _by_counts(program, counted, cells: count_states.Cells, point: Point) -> dict[str, float]:
+    """Return the log density at a point, by each of two ways to compute it, and of the noise."""
+    counts = _counts_at(counted, point)
+    q, held = program.flatten(point), tuple(point[name] for name in program.held)
+    noise = first_number(program.functions["noise"](counts @ cells.contributions))
+    centred = first_number(_given_counts(program, counted, point))
+    prior, probabilities = program.functions["law"](q, *held)
+    with np.errstate(divide="ignore"):
+        law = float(np.asarray(prior)) + float(special.xlogy(counts, probabilities).sum())
+    return {"given": centred, "with": law, "noise of": noise}
+
+
+def _counts_at(counted: Sequence[CountedDatabase], point: Point) -> np.ndarray:
+    return np.concatenate(
+        [np.bincount(c.cells_at(point), minlength=c.cells.size) for c in counted]
+    ).astype(np.int64)
+
+
+def _given_counts(program, counted, point: Point) -> Sequence[np.ndarray]:
+    held = (point[name] for name in program.held)
+    q, counts = program.flatten(point), _counts_at(counted, point)
+    return program.functions["centred"](q, *held, counts)
+
+
+def _cycled(counted: Sequence[CountedDatabase], skip: int) -> Point:
+    """Let the records run through all cells but the first few, which then have fewer."""
+    found: Point = {}
+    for database in counted:
+        order = np.arange(database.database.size) % database.cells.size
+        if skip and database.cells.size > 1:
+            order = np.where(order < skip, database.cells.size - 1, order)
+        for name, values in zip(database.records, database.cells.values(), strict=True):
+            found[name] = np.ascontiguousarray(values[order])
+    return found
+
+
+# Records of unknown number.
+def compare_sized(
+    program: ParameterProgram,
+    databases: Sequence[SizedDatabase],
+    reference: Reference,
+    pairs: Sequence[Pair],
+    numbers: Sequence[tuple[int, int]] | None = None,
+) -> Iterator[Comparison]:
+    """Compare the densities of parameters and sizes with the model of full capacity.
+
+    ``numbers`` are two sizes >= 1 for each database, by default the ends of what is possible.
+    """
+    names = {rv.name for d in databases for rv in d.database.records}
+    releases = {rv.name for d in databases for rv in d.database.releases}
+    others = [name for name in reference.factors if name not in names]
+    given = [name for name in reference.factors if name not in releases]
+    slopes: list[Comparison] = []
+    for turn, (label, here, there) in enumerate(pairs):
+        sizes_of = numbers or [_numbers(d.capacity, turn) for d in databases]
+        now, then = ([pair[k] for pair in sizes_of] for k in (0, 1))
+        here, there = (_with_sizes(p, databases, now) for p in (here, there))
+        before = reference.terms(here)
+        if not math.isfinite(before.total(given)):
+            continue
+        moved = _with_sizes(there, databases, then)
+        q, r = (_coordinates(program, databases, p, n) for p, n in ((here, now), (there, now)))
+        held, rows = (
+            tuple(here[name] for name in program.held),
+            _rows(program, databases, here, now),
+        )
+        density = program.given_records(q, held, rows)
+        what = f"the change of the log density of parameters given records that exist ({label})"
+        found = first_number(density(r)) - first_number(density(q))
+        yield log_density_change(what, before, reference.terms(there), given, found)
+        if len(slopes) < MOST_SLOPES:
+            at = here | program.unflatten(q)
+            slopes += slopes_at(program, reference, given, at, density(q), before)
+        end = _coordinates(program, databases, moved, then)
+        bounds = tuple(np.asarray(b) for d in databases for b in (1, d.capacity))
+        sizes = sum(math.log(n - 0.5) for n in then) - sum(math.log(n - 0.5) for n in now)
+        functions = program.functions
+        if program.interweaves:
+            full = tuple(np.ascontiguousarray(here[name]) for name in program.records)
+            u = base_of(program, np.random.default_rng(7), q, held, full)
+            yield from same_records(program, q, held, u, full, label)
+            fresh = functions["forward"](end, *held, *u)
+            start, last = (
+                first_number(functions["noncentred"](v, *held, *u, *bounds)) for v in (q, end)
+            )
+            weight = _weight_of(databases)
+            sizes += weight(there, u) - weight(here, u)
+            moved |= dict(zip(program.records, fresh, strict=True))
+        else:
+            start = first_number(functions["others"](q, *held, *rows, *bounds))
+            drawn = functions["refresh"](np.random.default_rng(3), end, *held, *bounds)
+            last = first_number(drawn)
+            for name, values in zip(program.records, drawn[1:], strict=True):
+                moved[name] = np.array(moved[name])
+                moved[name][: len(values)] = values
+        what = f"the change of the log density when sizes change too ({label})"
+        if math.isfinite(before.total(others)):
+            yield log_density_change(
+                what, before, reference.terms(moved), others, last - start, sizes
+            )
+    yield from best(slopes)
+
+
+def _numbers(capacity: int, turn: int) -> tuple[int, int]:
+    """Return two sizes, at the ends of what is possible in turn."""
+    middle = max(1, capacity // 2)
+    return [(middle, min(middle + 1, capacity)), (capacity, middle), (1, capacity)][turn % 3]
+
+
+def _with_sizes(point: Point, databases: Sequence[SizedDatabase], numbers: Sequence[int]) -> Point:
+    return point | {
+        d.size: np.asarray(n, dtype=point[d.size].dtype)
+        for d, n in zip(databases, numbers, strict=True)
+    }
+
+
+def _coordinates(program, databases, point: Point, numbers: Sequence[int]) -> np.ndarray:
+    logs = {
+        log_name(d.size): np.asarray(math.log(n - 0.5))
+        for d, n in zip(databases, numbers, strict=True)
+    }
+    return program.flatten(point | logs)
+
+
+def _rows(program, databases, point: Point, numbers: Sequence[int]) -> tuple[np.ndarray, ...]:
+    """Return the records that exist."""
+    lengths = {
+        d.database.model.rvs_to_values[rv].name: n
+        for d, n in zip(databases, numbers, strict=True)
+        for rv in d.database.records
+    }
+    return tuple(np.ascontiguousarray(point[name][: lengths[name]]) for name in program.records)
+
+
+def _weight_of(databases: Sequence[SizedDatabase]):
+    """Return the log density of all base variates, as a function of a point and of them."""
+    twin = databases[0].database.model
+    carried = carry_records(twin, [rv for d in databases for rv in d.database.records])
+    assert carried is not None
+    return log_weight(twin, carried)
+
+
+class Sized(NamedTuple):
+    """What the sweep and the jumps of one database compute with."""
+
+    database: SizedDatabase
+    records: RecordProgram
+    log_size: Any
+    inputs: Sequence[str]
+    noise: Noise
+
+
+def compare_jumps(
+    sized: Sized,
+    reference: Reference,
+    pairs: Sequence[Pair],
+    numbers: tuple[int, int] | None = None,
+) -> Iterator[Comparison]:
+    """Compare contributions, factors of the size, and the noise, with the model.
+
+    ``numbers`` are two sizes >= 1, by default the ends of what is possible.
+    """
+    size, capacity = sized.database.size, sized.database.capacity
+    releases = [rv.name for rv in sized.database.database.releases]
+    own = {*releases, *(rv.name for rv in sized.database.database.records)}
+    others = [name for name in reference.factors if name not in own]
+    for turn, (label, here, _) in enumerate(pairs):
+        both = numbers or _numbers(capacity, turn)
+        points = [_with_sizes(here, [sized.database], [n]) for n in both]
+        before, after = (reference.terms(point) for point in points)
+        yield from _contributions(sized, reference, points[0], both[0], releases, label)
+        sizes = np.array(both, dtype=here[size].dtype)
+        with np.errstate(invalid="ignore"):
+            first, last = sized.log_size(sizes, *(here[name] for name in sized.inputs))[0]
+        if math.isfinite(before.total(others)):
+            what = f"the change of all factors of the size alone ({label})"
+            yield log_density_change(what, before, after, others, last - first)
+        if releases and math.isfinite(before.total(releases)):
+            noises = [
+                birth_death.log_noise(
+                    sized.noise, reference.contributions(point, releases)[:, :n].sum(axis=1)
+                )
+                for point, n in zip(points, both, strict=True)
+            ]
+            what = f"the change of the noise when records come and go ({label})"
+            yield log_density_change(what, before, after, releases, noises[1] - noises[0])
+
+
+def _contributions(sized, reference, point: Point, number: int, releases, label):
+    program: RecordProgram = sized.records
+    drawn = np.empty((program.width, number))
+    fresh, _ = program.draw_from(np.random.default_rng(2), point, drawn)
+    moved = dict(point)
+    for name, rows in zip(program.records, fresh, strict=True):
+        moved[name] = np.array(point[name])
+        moved[name][:number] = rows
+    if not program.width:
+        return
+    expected = reference.contributions(moved, releases)[:, :number]
+    what = f"the contributions of fresh records ({label})"
+    yield Comparison(what, expected, drawn, float(np.abs(expected).sum()))
+    existing = point | {name: point[name][:number] for name in program.records}
+    expected = reference.contributions(point, releases)[:, :number]
+    what = f"the contributions of records ({label})"
+    found = program.contributions_at(existing)
+    yield Comparison(what, expected, found, float(np.abs(expected).sum()))

@@ -1,0 +1,1 @@
+"""Log densities and draws that samplers move by, written from a model."""

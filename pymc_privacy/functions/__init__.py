@@ -1,0 +1,1 @@
+"""From graphs to functions of arrays and one generator."""

@@ -1,1 +1,0 @@
-"""Reading a PyMC model: its records, what sees them, and the programs of a sweep."""

@@ -1,0 +1,94 @@
+"""Which step method a variable is left to, as marks on records and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pymc_privacy._compat import TensorVariable, TruncatedRV, ancestors
+from pymc_privacy.model.cells import may_be_counted
+from pymc_privacy.model.domains import may_leave_domain
+from pymc_privacy.model.effects import shared_effects
+from pymc_privacy.model.marks import (
+    Counted,
+    CountedRecord,
+    Interwoven,
+    InterwovenRecord,
+    RecordMixin,
+    Sized,
+    is_interwoven,
+    is_marked,
+    mark,
+    moves_with_size,
+    unmark,
+)
+from pymc_privacy.model.sized_records import is_sized, sizes_of
+from pymc_privacy.model.start import start_of
+
+MOST_PARAMETERS = 200
+
+
+def assign_records(
+    model, records: Sequence[TensorVariable], contributions: Sequence[TensorVariable]
+) -> None:
+    """Mark new records, and with them all that came before: the parameters may be shared.
+
+    Parameters
+    ----------
+    model : pm.Model
+    records
+        What was found behind a release; nothing, to look at a finished model again.
+    contributions
+        Those of all releases of the model.
+    """
+    together = [rv for rv in model.free_RVs if rv in records or is_marked(rv)]
+    effects = shared_effects(model, together, contributions)
+    for rv in effects:
+        unmark(rv)
+    together = [rv for rv in together if rv not in effects]
+    fixed = {*together, *sizes_of(model)}
+    for rv in model.free_RVs:
+        if rv not in fixed and (is_interwoven(rv) or moves_with_size(rv)):
+            unmark(rv)
+    sized = [rv for rv in together if is_sized(rv)]
+    taken = _carrying(model, sized) if sized else []
+    for rv in taken:
+        mark(rv, Sized)
+    known = [rv for rv in together if not is_sized(rv)]
+    parameters = _carrying(model, known) if known else []
+    # A parameter of both moves with the records of unknown number, which need it more.
+    parameters = [rv for rv in parameters if rv not in taken]
+    counted = bool(parameters) and not taken and all(map(may_be_counted, known))
+    interwoven, record = (Counted, CountedRecord) if counted else (Interwoven, InterwovenRecord)
+    for rv in known:
+        mark(rv, record if parameters else RecordMixin)
+    for rv in parameters:
+        mark(rv, interwoven)
+
+
+def _carrying(model, records: Sequence[TensorVariable]) -> list[TensorVariable]:
+    """Return the parameters that may carry their records along: none that can leave their domain.
+
+    The others are left to the sampler that looks at all densities of the model, NUTS. So are those
+    of laws that are truncated by rejection: far out, where moves may look, that never ends.
+    """
+    found = _movable_parameters(model, records)
+    rejected = any(isinstance(rv.owner.op, TruncatedRV) for rv in records)
+    return [] if found and (rejected or may_leave_domain(model, records)) else found
+
+
+def _movable_parameters(model, records: Sequence[TensorVariable]) -> list[TensorVariable]:
+    """Return the continuous parameters of records, or nothing when there are too many.
+
+    All moves share one covariance, which many draws are needed to learn.
+    """
+    above = set(ancestors(records))
+    found = [
+        rv
+        for rv in model.free_RVs
+        if rv in above and rv not in set(records) and np.dtype(rv.dtype).kind == "f"
+    ]
+    point = start_of(model)
+    size = sum(point[model.rvs_to_values[rv].name].size for rv in found)
+    return found if size <= MOST_PARAMETERS else []

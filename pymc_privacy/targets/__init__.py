@@ -1,0 +1,1 @@
+"""From a model to the compiled functions of each sampler."""

@@ -1,0 +1,344 @@
+"""What the moves of `pymc_privacy.algorithms.birth_death` need to know of a model, compiled.
+
+Each random size n is a real coordinate here, log nu with n = ceil(nu), which moves like a
+parameter. All graphs are those of `model/exact_length.py`; they are given arrays that may be
+longer than n, and read the first n rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+
+from pymc_privacy._compat import (
+    TensorVariable,
+    Variable,
+    ancestors,
+    compile_graph,
+    graph_replace,
+    vectorize_graph,
+)
+from pymc_privacy.algorithms import birth_death
+from pymc_privacy.densities.carrying import CarriedRecords, carry_records
+from pymc_privacy.densities.parameters import (
+    CentredDensity,
+    Detail,
+    density_given_base,
+    density_given_records,
+    density_of_others,
+    fresh_records,
+    statistics_given_base,
+    weight_of_base,
+)
+from pymc_privacy.errors import RecordError
+from pymc_privacy.functions.calls import CompiledCall
+from pymc_privacy.model.database import Database, find_databases
+from pymc_privacy.model.exact_length import with_exact_length
+from pymc_privacy.model.factors import factors_of, log_densities
+from pymc_privacy.model.sized_records import is_sized, law_of, size_of, sizes_of
+from pymc_privacy.model.start import start_of
+from pymc_privacy.targets.base import (
+    Graph,
+    ParameterProgram,
+    compile_program,
+    gradient_of,
+    jitted_functions,
+)
+from pymc_privacy.targets.interweave import misfit_of_releases
+
+# exp of it is more records than anybody has; no record at all is written as its negative.
+_LARGEST_LOG = 40.0
+
+
+@dataclass(frozen=True)
+class SizedDatabase:
+    """Records of one random number, in the model where arrays have that length."""
+
+    database: Database
+    size: str
+    """The name of the random number."""
+    capacity: int
+    whole: tuple[Database, ...]
+    """The same records in the model that was written, with arrays of full length."""
+
+
+def find_sized_databases(
+    model, records: Sequence[TensorVariable]
+) -> tuple[Any, list[SizedDatabase]]:
+    """Group records by their random number, and check every factor that sees them.
+
+    Returns
+    -------
+    model, databases
+        The model with arrays of exact length, and its databases.
+    """
+    left_out = [rv.name for rv in model.free_RVs if is_sized(rv) and rv not in set(records)]
+    if left_out:
+        raise RecordError(
+            "Records of unknown number must all be moved by one step method, because each computes "
+            f"with as many rows as exist; {', '.join(map(repr, left_out))} is left out."
+        )
+    twin = with_exact_length(model)
+    groups: dict[TensorVariable, list[Database]] = {}
+    for database in find_databases(model, records):
+        _check(database)
+        _check_laws(model, database)
+        groups.setdefault(size_of(database.records[0]), []).append(database)
+    return twin, [_joined(twin, size, group) for size, group in groups.items()]
+
+
+def _check(database: Database) -> None:
+    names = ", ".join(repr(rv.name) for rv in database.records)
+    if not all(map(is_sized, database.records)):
+        raise RecordError(
+            f"Records that are seen together must all have a random size, or none; got {names}."
+        )
+    if database.weights:
+        seen = ", ".join(repr(w.name) for w in database.weights)
+        raise RecordError(
+            f"Of records of unknown number only sums may be known, by releases; {seen} also "
+            f"depends on {names}, row by row, and would count rows that do not exist."
+        )
+    if not database.exchangeable:
+        raise RecordError(
+            f"Records of unknown number must be alike, because any of them may be absent; the "
+            f"rows of {names} have different laws or contribute differently."
+        )
+
+
+def _check_laws(model, database: Database) -> None:
+    """Refuse laws that depend on a size, if only by a transform: records would move with it."""
+    sizes = {model.rvs_to_values[size] for size in sizes_of(model)}
+    for rv in database.records:
+        seen = sizes & set(ancestors(model.replace_rvs_by_values([law_of(rv)])))
+        if seen:
+            raise RecordError(
+                f"The law of a record of {rv.name!r} must not depend on how many records there "
+                f"are; it depends on {', '.join(repr(size.name) for size in seen)}, perhaps by the "
+                "transform of a parameter whose bounds do: give that default_transform=None."
+            )
+
+
+def _joined(twin, size: TensorVariable, group: Sequence[Database]) -> SizedDatabase:
+    """Return all records of one number as one database, by the variables of the twin."""
+    capacity = group[0].size
+    database = Database(
+        model=twin,
+        records=tuple(twin[rv.name] for database in group for rv in database.records),
+        releases=tuple(twin[rv.name] for database in group for rv in database.releases),
+        weights=(),
+        size=capacity,
+        exchangeable=True,
+    )
+    name = twin.rvs_to_values[twin[size.name]].name
+    return SizedDatabase(database, name, capacity, tuple(group))
+
+
+def log_name(size: str) -> str:
+    """Name the real coordinate of a size."""
+    return f"{size}_log_nu"
+
+
+def log_nu(rng: np.random.Generator, size: int) -> float:
+    """Draw the real coordinate of a size, given the size."""
+    # Away from both ends, where rounding could make it another size.
+    return float(np.log(size - rng.uniform(1e-9, 1 - 1e-9))) if size else -_LARGEST_LOG
+
+
+def size_at(log_nu: float) -> int:
+    """Return the size of a real coordinate, as the compiled graphs do."""
+    return int(np.ceil(np.exp(log_nu))) if log_nu > -_LARGEST_LOG else 0
+
+
+class Sizing:
+    """The real coordinates of the sizes, arrays with room for records, and graphs of both."""
+
+    def __init__(self, model, databases: Sequence[SizedDatabase]):
+        self.databases = [d.database for d in databases]
+        self.number_of = {rv: k for k, d in enumerate(self.databases) for rv in d.records}
+        """Which database a record belongs to."""
+        self._values = [model[d.size] for d in databases]
+        self._values = [model.rvs_to_values[size] for size in self._values]
+        self.coordinates = [pt.scalar(log_name(d.size)) for d in databases]
+        self.numbers = [_number(c).astype(v.dtype) for c, v in self._pairs()]
+        self.bounds = [pt.lscalar() for _ in range(2 * len(databases))]
+        """The least and the largest value of each size, one after the other."""
+        records = [model.rvs_to_values[rv] for rv in self.number_of]
+        self.arrays = {value: value.type(value.name) for value in records}
+        """For the value of each record, of any length."""
+        self.existing = {
+            value: self.first_rows(array, k)
+            for (value, array), k in zip(self.arrays.items(), self.number_of.values(), strict=True)
+        }
+
+    def _pairs(self):
+        return zip(self.coordinates, self._values, strict=True)
+
+    def first_rows(self, array: TensorVariable, k: int) -> TensorVariable:
+        """Return the rows of an array that exist, of the records of size k."""
+        return array[: self.numbers[k]]
+
+    def written(
+        self, graphs: Sequence[TensorVariable], others: dict, *, limited: bool = False
+    ) -> list[TensorVariable]:
+        """Return graphs with sizes, and other variables, replaced.
+
+        With ``limited``, a size beyond its largest value counts as that.
+        """
+        numbers = self.numbers
+        if limited:
+            most = self.bounds[1::2]
+            numbers = [pt.minimum(n, m).astype(n.dtype) for n, m in zip(numbers, most, strict=True)]
+        return graph_replace(
+            list(graphs), others | dict(zip(self._values, numbers, strict=True)), strict=False
+        )
+
+    def density(self, density: TensorVariable) -> TensorVariable:
+        """Return the density of the real coordinates, within the bounds."""
+        least, most = self.bounds[::2], self.bounds[1::2]
+        inside = [
+            pt.ge(n, low) & pt.le(n, high)
+            for n, low, high in zip(self.numbers, least, most, strict=True)
+        ]
+        # d nu = nu d log nu.
+        return pt.switch(pt.all(inside), density + sum(self.coordinates), -np.inf)
+
+
+def _number(coordinate: TensorVariable) -> TensorVariable:
+    largest = pt.exp(pt.minimum(coordinate, _LARGEST_LOG))
+    return pt.switch(coordinate > -_LARGEST_LOG, pt.ceil(largest), 0.0)
+
+
+def compile_sized_parameters(
+    model,
+    parameters: Sequence[Variable],
+    databases: Sequence[SizedDatabase],
+    compile_kwargs: dict | None = None,
+    *,
+    detail: Detail = Detail.STATISTICS,
+    carry: bool = True,
+) -> ParameterProgram:
+    """Compile the densities of parameters, given as value variables, and of random sizes.
+
+    The functions are those of `pymc_privacy.targets.interweave.compile_parameters`, of a vector
+    q of parameters and then real coordinates of the sizes. ``noncentred``, ``others`` and
+    ``refresh`` have more arguments at the end, the least and the largest value of each size,
+    and are densities of the real coordinates. ``detail`` and ``carry`` are as there.
+    """
+    sizing = Sizing(model, databases)
+    given_records = density_given_records(model, sizing.databases, parameters, detail=detail)
+    graphs = _graphs_given_records(sizing, parameters, given_records)
+    weights = np.empty(0)
+    if carry and (carried := carry_records(model, list(sizing.number_of))):
+        more, weights = _graphs_given_base(model, sizing, parameters, carried, detail)
+        graphs |= more
+    else:
+        graphs |= _graphs_of_fresh_records(model, sizing)
+    point = start_of(model)
+    program = compile_program(
+        model,
+        [*parameters, *sizing.coordinates],
+        list(sizing.arrays.values()),
+        graphs,
+        compile_kwargs,
+        point=point | {v.name: np.zeros(()) for v in sizing.coordinates},
+        drawing=("base", "refresh"),
+    )
+    reads = set(ancestors([given_records.density])) & set(sizing.arrays)
+    return replace(program, weights=weights, has_statistics=not reads)
+
+
+def _graphs_given_records(
+    sizing: Sizing, parameters: Sequence[Variable], given: CentredDensity
+) -> dict[str, Graph]:
+    centred = [given.density]
+    if parameters and (gradient := gradient_of(given.density, parameters)):
+        # Given its records, a size does not move.
+        centred.append(pt.concatenate([*gradient, pt.zeros(len(sizing.databases))]))
+    arrays = list(sizing.arrays.values())
+    return {
+        "statistics": Graph(sizing.written([given.statistics], sizing.existing), arrays),
+        "centred": Graph(sizing.written(centred, sizing.existing), [*arrays, given.totals]),
+    }
+
+
+def _graphs_given_base(
+    model, sizing: Sizing, parameters: Sequence[Variable], carried: CarriedRecords, detail: Detail
+) -> tuple[dict[str, Graph], np.ndarray]:
+    """Return the functions of base variates, and the weights of the releases' misfit."""
+    records = sizing.databases
+    statistics = statistics_given_base(model, records, parameters, carried, detail=detail)
+    density = density_given_base(model, records, parameters, carried, statistics, detail=detail)
+    misfit, weights = misfit_of_releases(model, statistics)
+    longer = {column: column.type(column.name) for column in carried.columns}
+    owners = _owners(carried, sizing.number_of)
+    shorter = {old: sizing.first_rows(new, owners[old]) for old, new in longer.items()}
+    [density] = sizing.written([density], shorter)
+    # The move holds the base variates of all rows, also of those that do not exist.
+    [weight] = sizing.written([weight_of_base(parameters, carried, detail=detail)], longer)
+    columns = list(longer.values())
+    base = sizing.written(carried.base, sizing.arrays)
+    graphs = {
+        "base": Graph(base, list(sizing.arrays.values())),
+        "noncentred": Graph([sizing.density(density + weight)], [*columns, *sizing.bounds]),
+        "forward": Graph(sizing.written(carried.values, longer), columns),
+        "released": Graph(sizing.written([misfit], shorter), columns),
+    }
+    return graphs, weights
+
+
+def _owners(carried: CarriedRecords, number_of: dict[TensorVariable, int]) -> dict[Any, int]:
+    """Return, for each column of base variates, which database it belongs to."""
+    return {
+        column: number_of[rv]
+        for rv, made in carried.natural.items()
+        for column in carried.columns
+        if column in set(ancestors([made]))
+    }
+
+
+def _graphs_of_fresh_records(model, sizing: Sizing) -> dict[str, Graph]:
+    [others] = sizing.written([density_of_others(model, sizing.databases)], sizing.existing)
+    density, *fresh = sizing.written(fresh_records(model, sizing.databases), {}, limited=True)
+    arrays = list(sizing.arrays.values())
+    return {
+        "others": Graph([sizing.density(others)], [*arrays, *sizing.bounds]),
+        "refresh": Graph([sizing.density(density), *fresh], sizing.bounds),
+    }
+
+
+def compile_log_size(
+    model, database: SizedDatabase, compile_kwargs: dict | None = None
+) -> tuple[CompiledCall, tuple[str, ...]]:
+    """Compile the log of all factors that see a size and no record, for a vector of sizes.
+
+    Returns
+    -------
+    function, inputs
+        Of the sizes, and of the values with these names.
+    """
+    value = model.rvs_to_values[model[database.size]]
+    records = {*database.database.records, *database.database.releases}
+    factors = [factor for factor in factors_of(model) if factor not in records]
+    # By values: a transform that depends on the size moves its variable, and what depends on that.
+    terms = [t for t in log_densities(model, factors) if value in set(ancestors([t]))]
+    sizes = pt.vector("sizes", dtype=value.dtype)
+    total = sum(term.sum() for term in terms)
+    # A density that is flat beyond its argument would come out as a single number.
+    log_size = pt.zeros(sizes.shape) + vectorize_graph(total, {value: sizes})
+    inputs = [v for v in model.value_vars if v in set(ancestors([log_size])) and v is not value]
+    function = compile_graph(
+        [sizes, *inputs], [log_size.astype("float64")], **(compile_kwargs or {})
+    )
+    function.trust_input = True
+    return CompiledCall(function), tuple(v.name for v in inputs)
+
+
+def jitted_sized_moves(program: ParameterProgram) -> Any:
+    """Compile the moves of parameters and sizes into a single jitted call."""
+    jitted, remember = jitted_functions(program)
+    return birth_death.compile_moves(jitted, gradients=program.gradients, remember=remember)

@@ -1,0 +1,386 @@
+"""Wrap the compiled functions of a model in one form, and let moves call them by address.
+
+Moves are compiled once for all models (`algorithms.machine_code.by_address`); what is compiled for
+a model is its own functions. These find their arguments, but for the parameters, in memory that is
+laid out once: records are copied there before each iteration, and out of it where they moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from numba import carray, cfunc, typeof, types
+
+from pymc_privacy._compat import CACHED_SRC_FUNCTIONS
+from pymc_privacy.algorithms import count_states, interweave
+from pymc_privacy.algorithms.machine_code import by_address
+from pymc_privacy.algorithms.machine_code.binding import Remember
+from pymc_privacy.algorithms.machine_code.by_address import FREE, pointer
+from pymc_privacy.algorithms.machine_code.caching import compiled, fingerprint
+from pymc_privacy.algorithms.proposals import leaps
+from pymc_privacy.errors import CertificateError
+from pymc_privacy.functions.calls import DirectCall, shared_values
+from pymc_privacy.targets.base import ParameterProgram
+
+_VECTOR, _INTEGERS = types.float64[::1], types.int64[::1]
+_PLAIN = types.float64(_VECTOR, _VECTOR, _INTEGERS)
+_DRAWING = types.float64(typeof(np.random.default_rng(0)), _VECTOR, _VECTOR, _INTEGERS)
+_DRAWS = ("base", "refresh")
+_VECTORS = ("statistics", "forward", "released")
+# What each function reads besides its first argument, as far as it is there.
+_READS = {
+    "statistics": ("held", "records"),
+    "centred": ("held", "records", "totals", "counts"),
+    "base": ("held", "records"),
+    "noncentred": ("held", "u"),
+    "forward": ("held", "u"),
+    "released": ("held", "u"),
+    "others": ("held", "records"),
+    "refresh": ("held",),
+    "law": ("held",),
+    "noise": (),
+}
+_compiled: dict[tuple[str, ...], DirectCall] = {}
+
+
+@compiled
+def put(out, first, part):
+    """Write the numbers of an array into a vector; return where the next ones go."""
+    for number in part.flat:
+        out[first] = number
+        first += 1
+    return first
+
+
+class MovesByAddress:
+    """The moves of `interweave` or `leaps` for the functions of one model.
+
+    Parameters
+    ----------
+    program : ParameterProgram
+    """
+
+    def __init__(self, program: ParameterProgram):
+        self._program = program
+        template = leaps if program.follows else interweave
+        functions = {name: by_address.FUNCTIONS[name] for name in program.functions}
+        self._moves = once_for_all(
+            lambda remember: template.compile_moves(
+                functions, gradients=program.gradients, remember=remember
+            )
+        )
+        self._records: _Records | None = None
+
+    def _lay_out(self, q: np.ndarray, held: tuple, records: tuple) -> None:
+        self._records = _Records(records)
+        results = _results(self._program, q, held, records)
+        lengths = dict.fromkeys(self._program.gradients, q.size)
+        lengths |= dict.fromkeys(("forward", "refresh"), self._records.flat.size)
+        lengths["released"] = len(self._program.weights)
+        outs = {name: np.empty(size) for name, size in lengths.items()}
+        [outs["statistics"]] = results["totals"]
+        arrays = {"records": self._records.typed, **results}
+        self._memory = _Memory(self._program, q, held, arrays, outs)
+        self._records.copy_in(records)
+        self._memory.certify(held, dict.fromkeys(self._program.functions, q))
+
+    def __call__(self, rng, q, held, records, centred, wide, local):
+        """Move the parameters, and the records with them; arguments are those of the templates."""
+        if self._records is None or not self._records.fit(records):
+            self._lay_out(q, held, records)
+        memory, own = self._memory, self._records
+        own.copy_in(records)
+        addresses = memory.addresses(held)
+        q, (flat,), *rest = self._moves(rng, q, (), (own.flat,), addresses, centred, wide, local)
+        memory.raise_error(rng)
+        return q, records if flat is own.flat else own.unflatten(flat), *rest
+
+
+class StepByAddress:
+    """One iteration of `count_states` for the functions of one model.
+
+    Parameters
+    ----------
+    program : ParameterProgram
+    cells : count_states.Cells
+    """
+
+    def __init__(self, program: ParameterProgram, cells: count_states.Cells):
+        self._program, self._cells = program, cells
+        self._step = once_for_all(
+            lambda remember: count_states.compile_step(
+                centred=by_address.given_counts,
+                law=by_address.law,
+                noise=by_address.noise,
+                has_gradient="centred" in program.gradients,
+                remember=remember,
+            )
+        )
+        self._counts = np.empty(len(cells.contributions), dtype=np.int64)
+        self._memory: _Memory | None = None
+
+    def __call__(self, rng, state, held, centred, wide, block):
+        """Move the parameters and the counts; arguments are those of the template."""
+        if self._memory is None:
+            outs = {"law": np.empty(self._counts.size)}
+            outs |= {name: np.empty(state.q.size) for name in self._program.gradients}
+            totals = np.empty(self._cells.contributions.shape[1])
+            arrays = {"counts": [self._counts]}
+            self._memory = _Memory(
+                self._program, state.q, held, arrays, outs, first={"noise": totals}
+            )
+            self._counts[...] = state.counts
+            totals = state.counts @ self._cells.contributions
+            self._memory.certify(held, {"centred": state.q, "law": state.q, "noise": totals})
+        self._counts[...] = state.counts
+        addresses = self._memory.addresses(held)
+        found = self._step(rng, state, self._cells, (), addresses, centred, wide, block)
+        self._memory.raise_error(rng)
+        return found
+
+
+def once_for_all(build: Callable[[Remember], Any]) -> DirectCall:
+    """Return what is compiled for addresses, the same for all models that need the same."""
+    editions: list[str] = []
+
+    def remember(function, label: str) -> bool:
+        CACHED_SRC_FUNCTIONS[function] = fingerprint(function)
+        editions.append(CACHED_SRC_FUNCTIONS[function])
+        return True
+
+    made = build(remember)
+    # An edited move is another one.
+    return _compiled.setdefault(tuple(editions), DirectCall(made))
+
+
+class _Records:
+    """Records as one vector of numbers, and as arrays of their own kinds."""
+
+    def __init__(self, records: tuple[np.ndarray, ...]):
+        ends = np.cumsum([0, *(record.size for record in records)])
+        self._places = [
+            (slice(first, last), record.shape, record.dtype)
+            for first, last, record in zip(ends, ends[1:], records, strict=False)
+        ]
+        self.flat = np.empty(ends[-1])
+        self._views = [self.flat[place].reshape(shape) for place, shape, _ in self._places]
+        self.typed = [
+            view if kind == np.float64 else np.empty(shape, kind)
+            for view, (_, shape, kind) in zip(self._views, self._places, strict=True)
+        ]
+
+    def fit(self, records: tuple[np.ndarray, ...]) -> bool:
+        """Tell whether records have the shapes that memory was laid out for."""
+        return all(
+            record.shape == view.shape for record, view in zip(records, self._views, strict=True)
+        )
+
+    def copy_in(self, records: tuple[np.ndarray, ...]) -> None:
+        """Write records into both forms."""
+        for typed, view, record in zip(self.typed, self._views, records, strict=True):
+            view[...] = record
+            if typed is not view:
+                typed[...] = record
+
+    def unflatten(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return the records of one vector."""
+        return tuple(
+            [
+                flat[place].reshape(shape).astype(kind, copy=False)
+                for place, shape, kind in self._places
+            ]
+        )
+
+
+class _Memory:
+    """Where the functions of a program find their arguments, and leave what they return.
+
+    Parameters
+    ----------
+    program : ParameterProgram
+    q, held
+        Parameters, and values that are held.
+    arrays
+        What functions read and write, by the names in `_READS`.
+    outs
+        What functions fill, where that is not empty.
+    first
+        The first argument of functions for which it is not q.
+    """
+
+    def __init__(
+        self,
+        program: ParameterProgram,
+        q: np.ndarray,
+        held: tuple[np.ndarray, ...],
+        arrays: Mapping[str, list[np.ndarray]],
+        outs: Mapping[str, np.ndarray],
+        *,
+        first: Mapping[str, np.ndarray] | None = None,
+    ):
+        self._program, self._names = program, list(program.functions)
+        self._arrays = {"held": [np.array(value) for value in held], **arrays}
+        self._outs = {name: outs.get(name, np.empty(0)) for name in self._names}
+        # Which function has failed, counted from 1, and at which first argument.
+        self._failure = np.zeros(1, dtype=np.int64)
+        self._failed = {name: np.empty_like((first or {}).get(name, q)) for name in self._names}
+        self._wrappers: dict[str, Any] = {}
+        self._containers = [
+            container
+            for name in self._names
+            for container in program.functions[name].input_storage[program.given[name] :]
+        ]
+        self._data: list[np.ndarray] = []
+        self._laid_out: list[tuple[np.ndarray, list[np.ndarray]]] = []
+        self._addresses: tuple[tuple[int], ...] = ()
+
+    def addresses(self, held: tuple[np.ndarray, ...]) -> tuple[tuple[int], ...]:
+        """Return where the contexts of all functions begin; data may have been set anew."""
+        for own, value in zip(self._arrays["held"], held, strict=True):
+            own[...] = value
+        data = [container.storage[0] for container in self._containers]
+        if not self._addresses or any(a is not b for a, b in zip(data, self._data, strict=True)):
+            self._data = data
+            self._laid_out = [self._lay_out(k, name) for k, name in enumerate(self._names, 1)]
+            self._addresses = tuple((context.ctypes.data,) for context, _ in self._laid_out)
+        return self._addresses
+
+    def _lay_out(self, number: int, name: str) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Return the context of a function, and data that it points to."""
+        function = self._program.functions[name]
+        data = [_in_rows(a) for a in shared_values(function, self._program.given[name])]
+        given = [*self._given(name), *data]
+        found = self._arrays["u"] if name == "base" else []
+        if name not in self._wrappers:
+            self._wrappers[name] = _wrapped(self._program, name, number, given, found)
+        arrays = [self._failure, self._failed[name], *given, *found]
+        numbers = [n for array in arrays for n in (array.ctypes.data, *array.shape)]
+        out, wrapper = self._outs[name], self._wrappers[name]
+        first = [wrapper.address, out.ctypes.data, out.size, FREE + len(numbers)]
+        return np.array([*first, *numbers], dtype=np.int64), data
+
+    def _given(self, name: str) -> list[np.ndarray]:
+        return [a for kind in _READS[name] for a in self._arrays.get(kind, ())]
+
+    def certify(self, held: tuple[np.ndarray, ...], first: Mapping[str, np.ndarray]) -> None:
+        """Compare what is called by address with the functions themselves, once.
+
+        ``first`` are their first arguments. Draws are left out.
+        """
+        for name, (address,) in zip(self._names, self.addresses(held), strict=True):
+            if name in _DRAWS:
+                continue
+            value, out = by_address.call(first[name], address)
+            self.raise_error(np.random.default_rng(0))
+            expected = self._program.functions[name](first[name], *self._given(name))
+            parts = [np.ravel(part) for part in expected]
+            found = [out] if name in _VECTORS else [np.atleast_1d(value), out]
+            if not np.allclose(
+                np.concatenate(parts), np.concatenate(found), rtol=1e-9, equal_nan=True
+            ):
+                raise CertificateError(
+                    f"What is called by address must agree with the model; {name!r} does not."
+                )
+
+    def raise_error(self, rng: np.random.Generator) -> None:
+        """Raise the error that a function has raised inside a move, if one has."""
+        if not self._failure[0]:
+            return
+        name = self._names[self._failure[0] - 1]
+        self._failure[0] = 0
+        draws = [rng] if name in _DRAWS else []
+        self._program.functions[name](*draws, self._failed[name], *self._given(name))
+        raise RuntimeError(
+            f"Compiled code must not fail; {name!r} of a model did, at {self._failed[name]}."
+        )
+
+
+def _in_rows(array: np.ndarray) -> np.ndarray:
+    """Return an array as it is if it lies row by row: machine code does not look at strides."""
+    return array if array.flags.c_contiguous else np.array(array, order="C")
+
+
+def _results(
+    program: ParameterProgram, q: np.ndarray, held: tuple, records: tuple
+) -> dict[str, list[np.ndarray]]:
+    """Return memory for the sums over the records, and for their base variates."""
+    [totals] = program.functions["statistics"](q, *held, *records)
+    u: Sequence[np.ndarray] = ()
+    if "base" in program.functions:
+        # For the shapes alone: no number of the chain's generator is spent.
+        u = program.functions["base"](np.random.default_rng(0), q, *held, *records)
+    return {"totals": [np.array(totals)], "u": [np.array(part) for part in u]}
+
+
+def _wrapped(
+    program: ParameterProgram,
+    name: str,
+    number: int,
+    given: Sequence[np.ndarray],
+    found: Sequence[np.ndarray],
+) -> Any:
+    """Return a C function (q, out, context), with a generator first where it draws.
+
+    Its context goes on with a cell for the number of a function that has failed, a vector for the
+    parameters at which it did, and with ``given`` and ``found``: addresses and shapes.
+    """
+    jitted = program.functions[name].vm.jit_fn
+    whole, real = np.dtype(np.int64), np.dtype(np.float64)
+    names = ["failure", "failed", *(f"given{k}" for k in range(len(given)))]
+    names += [f"found{k}" for k in range(len(found))]
+    kinds = [(1, whole), (1, real), *((array.ndim, array.dtype) for array in [*given, *found])]
+    lines, at = [], FREE
+    for each, (dimensions, kind) in zip(names, kinds, strict=True):
+        lines.append(_reading(each, at, dimensions, kind))
+        at += 1 + dimensions
+    rng = "rng, " if name in _DRAWS else ""
+    arguments = "".join(f", given{k}" for k in range(len(given)))
+    body = [f"result = f({rng}q{arguments})", *_writing(program, name, len(found))]
+    source = "\n".join(
+        [
+            f"def wrapped({rng}q, out, context):",
+            *(f"    {line}" for line in lines),
+            "    try:",
+            *(f"        {line}" for line in body),
+            # An error would be printed here, and then forgotten.
+            "    except Exception:",
+            f"        failure[0] = {number}",
+            "        put(failed, 0, q)",
+            "        value = np.nan",
+            "    return value",
+            "",
+        ]
+    )
+    scope = {"carray": carray, "f": jitted, "np": np, "pointer": pointer, "put": put}
+    made: dict[str, Any] = {}
+    exec(compile(source, "<wrapped>", "exec"), scope | {"__name__": __name__}, made)
+    key = CACHED_SRC_FUNCTIONS.get(jitted.py_func)
+    if key is not None:
+        edition = repr((__name__, source, key, fingerprint(put)))
+        CACHED_SRC_FUNCTIONS[made["wrapped"]] = sha256(edition.encode()).hexdigest()
+    form = _DRAWING if name in _DRAWS else _PLAIN
+    return cfunc(form, cache=key is not None, error_model="numpy")(made["wrapped"])
+
+
+def _reading(name: str, at: int, dimensions: int, kind: np.dtype) -> str:
+    """Return code that reads an array by its address and shape."""
+    shape = "".join(f"context[{at + 1 + k}], " for k in range(dimensions))
+    number = f"np.{'bool_' if kind == np.bool_ else kind.name}"
+    return f"{name} = carray(pointer(context[{at}]), ({shape}), {number})"
+
+
+def _writing(program: ParameterProgram, name: str, found: int) -> list[str]:
+    """Return code that fills ``out`` and the value from what a function returns."""
+    if name == "base":
+        return ["value = 0.0", *(f"found{k}[...] = result[{k}]" for k in range(found))]
+    lines, records = ["value = 0.0"], len(program.records)
+    written = {"statistics": range(1), "released": range(1), "forward": range(records)}.get(name)
+    if written is None:
+        lines = ["value = result[0].item()"]
+        written = range(1, 2) if name in {"law", *program.gradients} else range(0)
+        written = range(1, records + 1) if name == "refresh" else written
+    lines.append("first = 0")
+    return lines + [f"first = put(out, first, result[{k}])" for k in written]

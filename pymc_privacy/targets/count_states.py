@@ -1,0 +1,196 @@
+"""Databases known by counts: when that is possible, and the compiled functions of their moves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import pytensor.tensor as pt
+
+from pymc_privacy._compat import (
+    INTERPRETED,
+    SharedVariable,
+    TensorVariable,
+    Variable,
+    ancestors,
+    compile_graph,
+)
+from pymc_privacy.algorithms import count_states
+from pymc_privacy.model.cells import (
+    LEAST_RECORDS,
+    Cells,
+    NotCounted,
+    find_cells,
+    log_probabilities,
+    on_cells,
+)
+from pymc_privacy.model.columns import columns, float_columns
+from pymc_privacy.model.database import Database, find_databases
+from pymc_privacy.model.factors import factors_of, log_densities
+from pymc_privacy.model.points import Point, probing_point
+from pymc_privacy.model.releases import contributions_of, release_density
+from pymc_privacy.model.start import start_of
+from pymc_privacy.targets.base import (
+    Graph,
+    ParameterProgram,
+    compile_program,
+    gradient_of,
+)
+
+# One move costs as much with a cell more as one of records does with three records more.
+MOST_CELLS = 2048
+RECORDS_PER_CELL = 4
+# Probabilities that add up to anything else belong to parameters outside their support.
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class CountedDatabase:
+    """A database, its cells, and what each of them contributes to the releases."""
+
+    database: Database
+    cells: Cells
+    contributions: np.ndarray
+    """Shape (cells, d)."""
+    log_probabilities: TensorVariable
+    """A function of the parameters' values."""
+
+    @property
+    def records(self) -> list[str]:
+        """Return the names of the records' values."""
+        return [self.database.model.rvs_to_values[rv].name for rv in self.cells.records]
+
+    def cells_at(self, point: Point) -> np.ndarray:
+        """Return the cell of each record of a point."""
+        return self.cells.cells_of([point[name] for name in self.records])
+
+
+def count_databases(model, records: Sequence[TensorVariable]) -> list[CountedDatabase]:
+    """Write the databases of some records by counts, or raise `NotCounted`."""
+    return [_counted(database) for database in find_databases(model, records)]
+
+
+def _counted(database: Database) -> CountedDatabase:
+    if database.weights:
+        raise NotCounted("something else than a central release depends on single records")
+    if not database.exchangeable:
+        raise NotCounted("the records are not identically distributed")
+    cells = find_cells(database.records)
+    if cells.size > MOST_CELLS:
+        raise NotCounted(f"there are {cells.size} cells, which is more than {MOST_CELLS}")
+    if database.size < max(LEAST_RECORDS, RECORDS_PER_CELL * cells.size):
+        raise NotCounted(f"there are {database.size} records in {cells.size} cells, too few")
+    counted = CountedDatabase(
+        database, cells, _contributions(database, cells), log_probabilities(database.model, cells)
+    )
+    _verify(counted)
+    return counted
+
+
+def _contributions(database: Database, cells: Cells) -> np.ndarray:
+    """Return what a record in each cell contributes, all releases side by side."""
+    by_value = {
+        database.model.rvs_to_values[rv]: pt.constant(value)
+        for rv, value in zip(cells.records, cells.values(), strict=True)
+    }
+    graphs = on_cells(database.model, database.contributions, by_value)
+    if any(isinstance(v, SharedVariable) for v in ancestors(graphs)):
+        raise NotCounted("contributions depend on data that can be set anew")
+    return np.stack(_evaluate([], float_columns(graphs), {}), axis=1)
+
+
+def _verify(counted: CountedDatabase) -> None:
+    """Compare, at one point, what the cells say with what the model says of each record."""
+    model, point = counted.database.model, probing_point(counted.database.model)
+    whole = float_columns(counted.database.contributions)
+    densities = log_densities(model, counted.cells.records)
+    rows = [term.reshape((term.shape[0], -1)).sum(axis=1) for term in densities]
+    graphs = [*model.replace_rvs_by_values(whole), reduce(pt.add, rows), counted.log_probabilities]
+    *contributions, by_record, by_cell = _evaluate(model.value_vars, graphs, point)
+    where = counted.cells_at(point)
+    agree = [
+        np.allclose(np.transpose(contributions), counted.contributions[where]),
+        np.allclose(by_record, by_cell[where]),
+        np.isclose(np.exp(by_cell).sum(), 1.0),
+    ]
+    if not all(agree):
+        raise NotCounted("the model says of single records what it does not say of cells")
+
+
+def _evaluate(inputs: Sequence[Variable], graphs: Sequence[TensorVariable], point: Point):
+    try:
+        function = compile_graph(inputs, list(graphs), on_unused_input="ignore", mode=INTERPRETED)
+        return function(*(point[value.name] for value in inputs))
+    except (TypeError, ValueError, AssertionError, IndexError) as error:
+        raise NotCounted("the number of records is written into the model") from error
+
+
+def compile_counts(
+    model,
+    parameters: Sequence[Variable],
+    counted: Sequence[CountedDatabase],
+    compile_kwargs: dict | None = None,
+) -> ParameterProgram:
+    """Compile the densities of parameters, given as value variables, and of counts.
+
+    ``centred(q, *held, counts)`` is log p(parameters, …) + sum_k c_k log f_k and its gradient;
+    ``law(q, *held)`` is log p(parameters, …), and the probabilities f_k;
+    ``noise(totals)`` is the log density of the releases.
+    """
+    counts, totals = pt.lvector("counts"), pt.vector("totals")
+    prior = _prior(model, parameters, counted)
+    logs = [database.log_probabilities for database in counted]
+    inside = reduce(pt.and_, [abs(pt.exp(log).sum() - 1.0) < _ROUNDING for log in logs])
+    log = pt.concatenate(logs)
+    likelihood = pt.switch(pt.eq(counts, 0), 0.0, counts * log).sum()
+    density = pt.switch(inside, prior + likelihood, -np.inf)
+    graphs = {
+        "centred": Graph([density, *gradient_of(density, parameters)], [counts]),
+        "law": Graph([pt.switch(inside, prior, -np.inf), pt.exp(log)]),
+        "noise": Graph([_log_noise(model, counted, totals)], [totals]),
+    }
+    records = [model.rvs_to_values[rv] for database in counted for rv in database.cells.records]
+    return compile_program(
+        model,
+        parameters,
+        records,
+        graphs,
+        compile_kwargs,
+        point=start_of(model),
+        alone=("noise",),
+    )
+
+
+def _prior(model, parameters, counted) -> TensorVariable:
+    """Return the log density of whatever depends on the parameters, but for records."""
+    ours = {f for c in counted for f in (*c.database.records, *c.database.releases)}
+    terms = log_densities(model, [f for f in factors_of(model) if f not in ours])
+    moving = [term.sum() for term in terms if set(ancestors([term])) & set(parameters)]
+    return reduce(pt.add, moving, pt.constant(0.0))
+
+
+def _log_noise(model, counted, totals: TensorVariable) -> TensorVariable:
+    """Return the log density of all releases as a function of the totals, one vector."""
+    density, first = pt.constant(0.0), 0
+    for release in (r for c in counted for r in c.database.releases):
+        contributions = contributions_of(release)
+        width = len(columns(contributions))
+        parts = [totals[first + k] for k in range(width)]
+        statistic = pt.stack(parts) if contributions.ndim == 2 else parts[0]
+        density += release_density(model, release, statistic)
+        first += width
+    return density
+
+
+def moves_of(counted: Sequence[CountedDatabase]) -> count_states.Cells:
+    """Put the cells of several databases one after the other."""
+    sizes = [database.cells.size for database in counted]
+    widths = [database.contributions.shape[1] for database in counted]
+    contributions = np.zeros((sum(sizes), sum(widths)))
+    row = column = 0
+    for database, size, width in zip(counted, sizes, widths, strict=True):
+        contributions[row : row + size, column : column + width] = database.contributions
+        row, column = row + size, column + width
+    return count_states.Cells(contributions, np.cumsum([0, *sizes]))

@@ -1,0 +1,173 @@
+"""From a model to the target of a `LatticeWalk`: noisy and exact totals, the law of a count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytensor.tensor as pt
+
+from pymc_privacy._compat import (
+    INTERPRETED,
+    PoissonRV,
+    TensorVariable,
+    ancestors,
+    compile_graph,
+)
+from pymc_privacy.algorithms import lattice_walk
+from pymc_privacy.algorithms.numerics.integer_kernel import Fibre, equal_columns, fibre_of
+from pymc_privacy.distributions.linear_measurements import exact_totals, is_exact, measurements_of
+from pymc_privacy.errors import RecordError
+from pymc_privacy.mechanisms import DiscreteGaussian, Gaussian
+from pymc_privacy.model.factors import factors_of, joint_log_density, log_densities
+from pymc_privacy.model.locality import Probe
+from pymc_privacy.model.points import probing_point
+from pymc_privacy.model.start import start_of
+from pymc_privacy.targets.record_sweep import Point
+
+MOST_PARAMETERS = 50
+"""With more, random moves of all at once would be too short to be of use."""
+
+
+def noisy_totals(model, counts: TensorVariable) -> lattice_walk.Measurements:
+    """Return all noisy totals of some counts."""
+    noisy = [rv for rv in measurements_of(model, counts) if not is_exact(rv)]
+    mechanisms = [rv.owner.op.mechanism for rv in noisy]
+    return lattice_walk.stack(
+        [rv.owner.op.matrix.values for rv in noisy],
+        [model.rvs_to_values[rv].eval(mode=INTERPRETED) for rv in noisy],
+        [np.asarray(mechanism.scale, dtype=np.float64) for mechanism in mechanisms],
+        [isinstance(mechanism, Gaussian | DiscreteGaussian) for mechanism in mechanisms],
+    )
+
+
+def fibre(model, counts: TensorVariable) -> Fibre:
+    """Return the moves that keep all exact totals of some counts."""
+    return fibre_of(exact_totals(model, counts)[0])
+
+
+CellDensity = Callable[[Point, np.ndarray], np.ndarray]
+
+
+def compile_cell_density(model, counts: TensorVariable, compile_kwargs: dict | None) -> CellDensity:
+    """Compile the log density of each count, with every other factor that sees it alone."""
+    weights = _weights(model, counts)
+    _refuse_mixed_cells(model, counts, weights, probing_point(model))
+    terms = [*log_densities(model, [counts]), *weights.values()]
+    # A term may have several numbers for each count.
+    by_cell = [term.reshape((term.shape[0], -1)).sum(axis=1) for term in terms]
+    value = model.rvs_to_values[counts]
+    above = set(ancestors(by_cell))
+    others = [v for v in model.value_vars if v in above and v is not value]
+    function = compile_graph([value, *others], sum(by_cell), **(compile_kwargs or {}))
+    function.trust_input = True
+    names = [v.name for v in others]
+    dtype = value.dtype
+
+    def density(point: Point, at: np.ndarray) -> np.ndarray:
+        return function(at.astype(dtype, copy=False), *(point[name] for name in names))
+
+    return density
+
+
+class CarryProgram:
+    """The parameters of Poisson counts as one vector, and what a move of them needs to know."""
+
+    def __init__(self, model, counts: TensorVariable, moves: Fibre, compile_kwargs: dict | None):
+        rate = counts.owner.op.dist_params(counts.owner)[0]
+        [rates] = model.replace_rvs_by_values([pt.broadcast_to(rate, counts.shape)])
+        above = set(ancestors([rates]))
+        own = [v for v in model.continuous_value_vars if v in above]
+        known = {counts, *measurements_of(model, counts)}
+        log_g = joint_log_density(model, [f for f in factors_of(model) if f not in known])
+        value = model.rvs_to_values[counts]
+        above |= set(ancestors([log_g]))
+        others = [v for v in model.value_vars if v in above and v not in {value, *own}]
+        self.counts = counts.name
+        self.measurements = [rv.name for rv in measurements_of(model, counts)]
+        self.groupings = (moves.held, _known_sums(model, counts))
+        self.sees_counts = value in set(ancestors([log_g]))
+        self.names = [v.name for v in own]
+        self._others = [v.name for v in others]
+        self._dtype = value.dtype
+        self._function = compile_graph(
+            [value, *own, *others],
+            [log_g, rates],
+            on_unused_input="ignore",
+            **(compile_kwargs or {}),
+        )
+        self._function.trust_input = True
+        self.width = sum(start_of(model)[name].size for name in self.names)
+
+    def vector(self, point: Point) -> np.ndarray:
+        """Return the parameters of a point."""
+        return np.concatenate([point[name].ravel() for name in self.names])
+
+    def split(self, point: Point, vector: np.ndarray) -> dict[str, np.ndarray]:
+        """Return parameters as the variables of a point."""
+        ends = np.cumsum([point[name].size for name in self.names])[:-1]
+        parts = zip(self.names, np.split(vector, ends), strict=True)
+        return {name: part.reshape(point[name].shape) for name, part in parts}
+
+    def at(self, point: Point) -> Callable[[np.ndarray, np.ndarray], tuple[float, np.ndarray]]:
+        """Return log g and the rates as a function of parameters and counts."""
+        held = [point[name] for name in self._others]
+
+        def program(vector: np.ndarray, counts: np.ndarray) -> tuple[float, np.ndarray]:
+            own = self.split(point, vector).values()
+            log_g, rates = self._function(counts.astype(self._dtype, copy=False), *own, *held)
+            return float(log_g), rates
+
+        return program
+
+
+def carry_program(
+    model, counts: TensorVariable, moves: Fibre, compile_kwargs: dict | None
+) -> CarryProgram | None:
+    """Compile what is needed to carry counts along, where they are Poisson and sums are nested."""
+    if not isinstance(counts.owner.op, PoissonRV) or len(moves.basis):
+        return None
+    program = CarryProgram(model, counts, moves, compile_kwargs)
+    return program if 0 < program.width <= MOST_PARAMETERS else None
+
+
+def _known_sums(model, counts: TensorVariable) -> tuple[np.ndarray, ...]:
+    """Return the groups of cells that exact totals, and noisy ones of several, hold together."""
+    noisy = [rv.owner.op.matrix.values for rv in measurements_of(model, counts)]
+    several = [rows[(rows != 0).sum(axis=1) > 1] for rows in noisy]
+    # An exact total must be held though it be that of a single cell.
+    return equal_columns(np.concatenate([exact_totals(model, counts)[0], *several]))
+
+
+def _weights(model, counts: TensorVariable) -> dict[TensorVariable, TensorVariable]:
+    """Return the factors other than measurements that the counts enter, with their densities."""
+    known = {counts, *measurements_of(model, counts)}
+    others = [factor for factor in factors_of(model) if factor not in known]
+    terms = log_densities(model, others)
+    value = model.rvs_to_values[counts]
+    # By values: where a transform depends on the counts, these move the variable, and with it
+    # whatever depends on that.
+    return {
+        factor: term
+        for factor, term in zip(others, terms, strict=True)
+        if value in set(ancestors([term]))
+    }
+
+
+def check_cells(model, counts: TensorVariable, point: Point) -> None:
+    """Look once more, at a point, whether cells are mixed where the graph does not say."""
+    _refuse_mixed_cells(model, counts, _weights(model, counts), point)
+
+
+def _refuse_mixed_cells(
+    model, counts: TensorVariable, weights: dict[TensorVariable, TensorVariable], point: Point
+) -> None:
+    """Refuse counts whose densities, or other factors of them, have not one term for each."""
+    graphs = {repr(factor.name): term for factor, term in weights.items()}
+    [mixed] = Probe(model, point, [counts], graphs).mixed().values()
+    if mixed:
+        raise RecordError(
+            f"Whatever depends on the counts {counts.name!r} must have one term for each, "
+            f"because they are moved one by one; got {', '.join(mixed)}, which mixes them. Write "
+            "it elementwise, or as a total in LinearMeasurements."
+        )

@@ -1,0 +1,191 @@
+"""The compiled programs of a sweep: fresh records, their contributions, their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pymc_privacy._compat import (
+    In,
+    Out,
+    RandomGeneratorType,
+    TensorVariable,
+    Variable,
+    ancestors,
+    change_dist_size,
+    clone_replace,
+    compile_graph,
+    graph_replace,
+    rvs_in_graph,
+)
+from pymc_privacy.densities.conditional_draws import conditional_draws
+from pymc_privacy.functions.calls import CompiledCall
+from pymc_privacy.functions.generators import given_others, in_value_coordinates, with_generator
+from pymc_privacy.model.columns import float_columns
+from pymc_privacy.model.database import Database
+from pymc_privacy.model.factors import log_densities
+from pymc_privacy.model.points import Point
+
+
+@dataclass(frozen=True)
+class RecordProgram:
+    """Two compiled functions, and the names of the values they read from a point.
+
+    ``draw(rng, *values)`` returns the fresh records (value coordinates), their contribution
+    columns and, if these were drawn without looking at the weights of the database,
+    log w(fresh) - log w(current) per record.
+    ``current(*values)`` returns the columns of the records as they are.
+    """
+
+    draw: Any
+    draw_inputs: tuple[str, ...]
+    current: Any
+    current_inputs: tuple[str, ...]
+    records: tuple[str, ...]
+    width: int
+    """The number of contribution columns, over all releases."""
+
+    def draw_from(self, rng: np.random.Generator, point: Point, contributions: np.ndarray):
+        """Return fresh records and log weight ratios (or None); fill in contributions (d, n)."""
+        outputs = self.draw(rng, *(point[name] for name in self.draw_inputs))
+        first, last = len(self.records), len(self.records) + self.width
+        # Into memory that is there already: at many records, new pages cost more than the draws.
+        for row, column in zip(contributions, outputs[first:last], strict=True):
+            row[:] = column
+        return outputs[:first], [*outputs[last:], None][0]
+
+    def contributions_at(self, point: Point) -> np.ndarray:
+        """Return the contributions (d, n) of the records of a point."""
+        shape = (self.width, len(point[self.records[0]]))
+        if not self.width:
+            return np.empty(shape)
+        found = self.current(*(point[name] for name in self.current_inputs))
+        return np.reshape(found, shape)
+
+    @property
+    def contributions_are_kept(self) -> bool:
+        """Whether contributions change only when records do, and so can be remembered.
+
+        False when a record's transform depends on a parameter: then the parameter
+        moves the record.
+        """
+        return set(self.current_inputs) <= set(self.records)
+
+
+def compile_records(
+    database: Database,
+    compile_kwargs: dict | None = None,
+    *,
+    rows: int | None = None,
+    plain: bool = False,
+) -> RecordProgram:
+    """Compile the programs of one database.
+
+    With ``rows``, so many records are drawn instead of all: those of an exchangeable database
+    without weights have the same law. With ``plain``, records are drawn as PyTensor draws them,
+    and without looking at their weights.
+    """
+    model, records = database.model, database.records
+    coordinates = float_columns(database.contributions)
+    fresh = conditional_draws(database) if rows is None and not plain else None
+    if fresh is None:
+        fresh = given_others(model, _fresh(database, rows), records)
+    rng, fresh = with_generator(fresh, write_out=not plain)
+    current = model.replace_rvs_by_values(coordinates)
+    # A random variable left here would be redrawn at every call, and these would
+    # not be the contributions of the current records.
+    if rvs_in_graph(current):
+        raise AssertionError("the current contributions still contain random variables")
+    draw_inputs, current_inputs = _value_inputs(model, fresh), _value_inputs(model, current)
+    return RecordProgram(
+        draw=CompiledCall(_compile([rng, *draw_inputs], fresh, compile_kwargs)),
+        draw_inputs=tuple(v.name for v in draw_inputs),
+        current=CompiledCall(_compile(current_inputs, current, compile_kwargs)),
+        current_inputs=tuple(v.name for v in current_inputs),
+        records=tuple(model.rvs_to_values[rv].name for rv in records),
+        width=len(coordinates),
+    )
+
+
+def _fresh(database: Database, rows: int | None) -> list[TensorVariable]:
+    """Return fresh records, their contribution columns, and log weight ratios if there are any."""
+    if rows is not None:
+        return _fewer(database, rows)
+    records = [in_value_coordinates(database.model, rv) for rv in database.records]
+    coordinates = float_columns(database.contributions)
+    return [*records, *coordinates, *_weight_ratio(database, records)]
+
+
+def _fewer(database: Database, rows: int) -> list[TensorVariable]:
+    """Return fresh records and their contribution columns, of another number of records."""
+    # Rebuilding a graph for another length copies all of it, draws included: variables stand
+    # for parameters meanwhile, whose copies would be drawn from their prior, and for records,
+    # so that each is drawn once.
+    parameters = _random_parents(database)
+    stand_ins: dict[Variable, Variable] = {rv: rv.type() for rv in parameters}
+    draws = []
+    for rv in database.records:
+        same = _rebuilt([rv], stand_ins)[0]
+        batch = same.ndim - same.owner.op.ndim_supp
+        draws.append(change_dist_size(same, (rows, *(same.shape[k] for k in range(1, batch)))))
+        stand_ins[rv] = draws[-1].type()
+    transforms = [database.model.rvs_to_transforms[rv] for rv in database.records]
+    outputs = [
+        draw if transform is None else transform.forward(draw, *draw.owner.inputs)
+        for draw, transform in zip(draws, transforms, strict=True)
+    ]
+    outputs += float_columns(_rebuilt(database.contributions, stand_ins))
+    originals = zip(stand_ins.values(), [*parameters, *draws], strict=True)
+    for stand_in, original in reversed(list(originals)):
+        outputs = graph_replace(outputs, {stand_in: original}, strict=False)
+    return outputs
+
+
+def _random_parents(database: Database) -> list[TensorVariable]:
+    """Return the random variables that records or contributions are computed from."""
+    above = set(ancestors([*database.records, *database.contributions]))
+    return [rv for rv in database.model.basic_RVs if rv in above - set(database.records)]
+
+
+def _rebuilt(graphs: Sequence[Variable], replacements: dict[Variable, Variable]) -> list[Any]:
+    if not replacements:
+        return list(graphs)
+    return clone_replace(list(graphs), replacements, rebuild_strict=False)
+
+
+def _weight_ratio(
+    database: Database, fresh_records: Sequence[TensorVariable]
+) -> list[TensorVariable]:
+    """Return log w(fresh) - log w(current), one number per record, or nothing."""
+    if not database.weights:
+        return []
+    model = database.model
+    terms = log_densities(model, database.weights)
+    now = sum(term.reshape((term.shape[0], -1)).sum(axis=1) for term in terms)
+    values = [model.rvs_to_values[rv] for rv in database.records]
+    fresh = {
+        value: value.type.filter_variable(draw)
+        for value, draw in zip(values, fresh_records, strict=True)
+    }
+    return [graph_replace(now, fresh, strict=False) - now]
+
+
+def _value_inputs(model, outputs: Sequence[TensorVariable]) -> list[Variable]:
+    above = set(ancestors(outputs))
+    return [value for value in model.value_vars if value in above]
+
+
+def _compile(inputs: Sequence[Variable], outputs: Sequence[Variable], compile_kwargs: dict | None):
+    function = compile_graph(
+        [In(v, borrow=True, mutable=isinstance(v.type, RandomGeneratorType)) for v in inputs],
+        [Out(o, borrow=True) for o in outputs],
+        on_unused_input="ignore",
+        accept_inplace=True,
+        **(compile_kwargs or {}),
+    )
+    # Inputs come from PyMC's own points, which are of the right type already.
+    function.trust_input = True
+    return function

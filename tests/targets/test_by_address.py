@@ -1,0 +1,186 @@
+"""Moves that call a model's functions by address: the same draws, errors that come out."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pymc as pm
+import pytest
+from numba import njit
+
+import pymc_privacy as pmp
+from pymc_privacy.algorithms import interweave
+from pymc_privacy.algorithms.adaptation import guidance, tuning
+from pymc_privacy.algorithms.machine_code.caching import compiled
+from pymc_privacy.algorithms.proposals import frames, leaps
+from pymc_privacy.errors import CertificateError
+from pymc_privacy.model.database import find_databases
+from pymc_privacy.targets import by_address as addresses
+from pymc_privacy.targets.base import ParameterProgram, jitted_functions
+from pymc_privacy.targets.by_address import MovesByAddress
+from pymc_privacy.targets.interweave import compile_parameters
+
+
+def program_of(write):
+    """Return a program, a point and the model."""
+    with pm.Model() as model:
+        write()
+    records = [rv for rv in model.free_RVs if rv.name in ("x", "y")]
+    values = [model.rvs_to_values[rv] for rv in model.free_RVs if rv not in records]
+    moved = [value for value in values if not value.name.startswith("held")]
+    program = compile_parameters(model, moved, find_databases(model, records))
+    return program, model.initial_point(random_seed=3), model
+
+
+def real_records(released=9.0):
+    mu = pm.Normal("mu", 0, pm.Data("spread", 3.0))
+    x = pm.Normal("x", mu, pm.HalfNormal("held", 1), shape=6)
+    pmp.Privatized("s", x, pmp.Laplace(scale=2.0), observed=released)
+
+
+def counts_and_rows():
+    mu = pm.Normal("mu", 0, 1, shape=2)
+    x = pm.Poisson("x", pm.math.exp(mu[0]), shape=6)
+    y = pm.Normal("y", mu, 1, shape=(6, 2))
+    pmp.Privatized("s", x + y[:, 0] * y[:, 1], pmp.Gaussian(scale=2.0), observed=9.0)
+
+
+def drawn_afresh():
+    a = pm.Gamma("a", 2, 1)
+    x = pm.Dirichlet("x", a * np.ones(3), shape=(4, 3))
+    pmp.Privatized("s", x[:, 0], pmp.Laplace(scale=1.0), observed=1.0)
+
+
+def settings(program):
+    """Return the arguments of the two moves and of the frame."""
+    size = program.size
+    walk = tuning.init(size)._replace(centre=np.full(size, 0.1))
+    guided = guidance.local(walk, guidance.init(size), program.weights, True)
+    local = guided if program.follows else guidance.unguided()
+    return (np.eye(size), 0.3, 3), (np.eye(size), 0.4, 12), local
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("write", [counts_and_rows, drawn_afresh])
+def test_moves_are_those_that_are_compiled_with_the_functions(write):
+    program, point, _ = program_of(write)
+    jitted, remember = jitted_functions(program)
+    template = leaps if program.follows else interweave
+    together = template.compile_moves(jitted, gradients=program.gradients, remember=remember)
+    by_address = MovesByAddress(program)
+    held = tuple(point[name] for name in program.held)
+    ends = []
+    for moves, data in ((together, (program.data(),)), (by_address, ())):
+        rng, q = np.random.default_rng(4), program.flatten(point)
+        records = tuple(point[name] for name in program.records)
+        for _ in range(5):
+            q, records, *info = moves(rng, q, held, records, *data, *settings(program))
+        ends.append([q, *records, *info, rng.random()])
+    assert not np.array_equal(ends[0][0], program.flatten(point))
+    for one, other in zip(*ends, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10)
+        assert np.asarray(one).dtype == np.asarray(other).dtype
+
+
+def test_data_that_are_set_anew_are_read():
+    program, point, model = program_of(real_records)
+    moves, ends = MovesByAddress(program), []
+    held, records = (tuple(point[n] for n in names) for names in (program.held, program.records))
+
+    def end(moves):
+        rng, q = np.random.default_rng(4), program.flatten(point)
+        return moves(rng, q, held, records, *settings(program))[0]
+
+    ends.append(end(moves))
+    with model:
+        pm.set_data({"spread": 0.3})
+    ends += [end(moves), end(MovesByAddress(program))]
+    assert (ends[0] != ends[1]).all()
+    np.testing.assert_array_equal(ends[1], ends[2])
+
+
+def test_two_models_share_their_moves():
+    one, two = (program_of(lambda r=r: real_records(r))[0] for r in (9.0, -4.0))
+    assert MovesByAddress(one)._moves is MovesByAddress(two)._moves
+
+
+def test_an_edited_move_is_another(monkeypatch):
+    program, *_ = program_of(real_records)
+    before = MovesByAddress(program)._moves
+    monkeypatch.setattr(frames, "solve_lower", compiled(lambda factor, vector: 3 * vector))
+    assert MovesByAddress(program)._moves is not before
+
+
+@njit
+def totals(q, x):
+    return (np.zeros(0),)
+
+
+@njit
+def fails_beyond_one(q, x, totals):
+    if q[0] > 1:
+        raise ValueError("beyond one")
+    return (np.array(q[0]),)
+
+
+@njit
+def others(q, x):
+    return (np.array(0.0),)
+
+
+@njit
+def fresh(rng, q):
+    return np.array(0.0), np.array([rng.standard_normal()])
+
+
+class Compiled:
+    """A jitted function in the form of a compiled graph."""
+
+    def __init__(self, function):
+        self.vm = SimpleNamespace(jit_fn=function)
+        self.input_storage = []
+        self._function = function
+
+    def __call__(self, *arguments):
+        return self._function(*arguments)
+
+
+def test_an_error_in_compiled_code_comes_out():
+    """It would be printed otherwise, and the proposal refused."""
+    graphs = {
+        "statistics": totals,
+        "centred": fails_beyond_one,
+        "others": others,
+        "refresh": fresh,
+    }
+    functions = {name: Compiled(function) for name, function in graphs.items()}
+    program = ParameterProgram(("q",), ((1,),), (), ("x",), functions, dict.fromkeys(functions, 9))
+    moves, rng = MovesByAddress(program), np.random.default_rng(1)
+    q, records, given = np.zeros(1), (np.zeros(1),), (np.eye(1), 1e-3, 1)
+    local = guidance.unguided()
+    for _ in range(3):
+        q, records, *_ = moves(rng, q, (), records, (np.eye(1), 1e-3, 4), given, local)
+    with pytest.raises(ValueError, match="beyond one"):
+        moves(rng, q, (), records, (np.eye(1), 1e3, 4), given, local)
+
+
+def test_data_that_are_changed_in_place_are_read():
+    program, point, model = program_of(real_records)
+    moves = MovesByAddress(program)
+    held, records = (tuple(point[n] for n in names) for names in (program.held, program.records))
+    given = (program.flatten(point), held, records, *settings(program))
+    before = moves(np.random.default_rng(4), *given)[0]
+    model["spread"].get_value(borrow=True)[...] = 0.3
+    after = moves(np.random.default_rng(4), *given)[0]
+    assert (before != after).all()
+    np.testing.assert_array_equal(
+        after, MovesByAddress(program)(np.random.default_rng(4), *given)[0]
+    )
+
+
+def test_a_function_that_finds_other_data_at_its_address_is_noticed(monkeypatch):
+    program, point, _ = program_of(real_records)
+    held, records = (tuple(point[n] for n in names) for names in (program.held, program.records))
+    monkeypatch.setattr(addresses, "_in_rows", lambda array: np.array(array + 1))
+    moves = MovesByAddress(program)
+    with pytest.raises(CertificateError, match="called by address must agree"):
+        moves(np.random.default_rng(4), program.flatten(point), held, records, *settings(program))
