@@ -361,7 +361,14 @@ def log_density_change(
 ) -> Comparison:
     """Compare a change of the log density of some factors with that of a program."""
     expected = after.total(names) - before.total(names) + more
-    comparison = Comparison(what, expected, found, before.scale + after.scale + abs(more))
+    return rounded(Comparison(what, expected, found, abs(more)), before, after, names)
+
+
+def rounded(
+    comparison: Comparison, before: Terms, after: Terms, names: Collection[str]
+) -> Comparison:
+    """Allow a comparison of two log densities for their rounding, which is measured if need be."""
+    comparison = comparison._replace(scale=comparison.scale + before.scale + after.scale)
     if comparison.agrees:
         return comparison
     return comparison._replace(rounding=before.rounding(names) + after.rounding(names))

@@ -38,6 +38,7 @@ from pymc_privacy.certificate.base import (
     Terms,
     first_number,
     log_density_change,
+    rounded,
 )
 from pymc_privacy.certificate.parameters import (
     MOST_SLOPES,
@@ -51,7 +52,7 @@ from pymc_privacy.densities.carrying import carry_records
 from pymc_privacy.model.points import Point
 from pymc_privacy.targets.base import ParameterProgram
 from pymc_privacy.targets.birth_death import SizedDatabase, log_name
-from pymc_privacy.targets.count_states import CountedDatabase
+from pymc_privacy.targets.count_states import CountedDatabase, counts_at
 from pymc_privacy.targets.lattice_walk import CarryProgram, CellDensity
 from pymc_privacy.targets.record_sweep import RecordProgram
 
@@ -123,7 +124,7 @@ def _move(
     # Where a cell cannot be what it was drawn as, others may still move.
     if not math.isnan(found):
         expected = _difference(before, after, names)
-        yield Comparison(what, expected, found, before.scale + after.scale)
+        yield rounded(Comparison(what, expected, found), before, after, names)
     exact = np.zeros(len(lattice.exact))
     yield Comparison(f"{what}, exact totals", exact, lattice.exact @ vector)
 
@@ -201,7 +202,7 @@ def compare_counts(
 
 def _by_counts(program, counted, cells: count_states.Cells, point: Point) -> dict[str, float]:
     """Return the log density at a point, by each of two ways to compute it, and of the noise."""
-    counts = _counts_at(counted, point)
+    counts = counts_at(counted, point)
     q, held = program.flatten(point), tuple(point[name] for name in program.held)
     noise = first_number(program.functions["noise"](counts @ cells.contributions))
     centred = first_number(_given_counts(program, counted, point))
@@ -211,15 +212,9 @@ def _by_counts(program, counted, cells: count_states.Cells, point: Point) -> dic
     return {"given": centred, "with": law, "noise of": noise}
 
 
-def _counts_at(counted: Sequence[CountedDatabase], point: Point) -> np.ndarray:
-    return np.concatenate(
-        [np.bincount(c.cells_at(point), minlength=c.cells.size) for c in counted]
-    ).astype(np.int64)
-
-
 def _given_counts(program, counted, point: Point) -> Sequence[np.ndarray]:
     held = (point[name] for name in program.held)
-    q, counts = program.flatten(point), _counts_at(counted, point)
+    q, counts = program.flatten(point), counts_at(counted, point)
     return program.functions["centred"](q, *held, counts)
 
 
@@ -251,6 +246,7 @@ def compare_sized(
     releases = {rv.name for d in databases for rv in d.database.releases}
     others = [name for name in reference.factors if name not in names]
     given = [name for name in reference.factors if name not in releases]
+    weight = _weight_of(databases) if program.interweaves else None
     slopes: list[Comparison] = []
     for turn, (label, here, there) in enumerate(pairs):
         sizes_of = numbers or [_numbers(d.capacity, turn) for d in databases]
@@ -276,7 +272,7 @@ def compare_sized(
         bounds = tuple(np.asarray(b) for d in databases for b in (1, d.capacity))
         sizes = sum(math.log(n - 0.5) for n in then) - sum(math.log(n - 0.5) for n in now)
         functions = program.functions
-        if program.interweaves:
+        if weight is not None:
             full = tuple(np.ascontiguousarray(here[name]) for name in program.records)
             u = base_of(program, np.random.default_rng(7), q, held, full)
             yield from same_records(program, q, held, u, full, label)
@@ -284,7 +280,6 @@ def compare_sized(
             start, last = (
                 first_number(functions["noncentred"](v, *held, *u, *bounds)) for v in (q, end)
             )
-            weight = _weight_of(databases)
             sizes += weight(there, u) - weight(here, u)
             moved |= dict(zip(program.records, fresh, strict=True))
         else:

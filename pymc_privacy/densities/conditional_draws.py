@@ -17,7 +17,7 @@ from pymc_privacy._compat import CategoricalRV, TensorVariable, graph_replace
 from pymc_privacy.model.cells import Cells, NotCounted, find_cells
 from pymc_privacy.model.columns import float_columns
 from pymc_privacy.model.database import Database
-from pymc_privacy.model.factors import log_densities
+from pymc_privacy.model.factors import by_row, log_densities
 
 # Every cell costs about as much as a proposal does.
 MOST_CELLS = 16
@@ -84,11 +84,6 @@ def _is_looked_up(rv: TensorVariable) -> bool:
 
 def _probabilities(model, rv: TensorVariable) -> TensorVariable:
     return model.replace_rvs_by_values(rv.owner.op.dist_params(rv.owner))[0]
-
-
-def by_row(term: TensorVariable) -> TensorVariable:
-    """Return what a density says of each record, one number."""
-    return term if term.ndim == 1 else term.reshape((term.shape[0], -1)).sum(axis=1)
 
 
 def _draw(logs: list[TensorVariable], size: int) -> TensorVariable:

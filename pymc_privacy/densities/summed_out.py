@@ -22,10 +22,10 @@ from pymc_privacy._compat import (
     clone_replace,
     compile_graph,
 )
-from pymc_privacy.densities.conditional_draws import by_row, few_cells, log_weights
+from pymc_privacy.densities.conditional_draws import few_cells, log_weights
 from pymc_privacy.model.cells import Cells, NotCounted, log_probabilities
 from pymc_privacy.model.database import Database
-from pymc_privacy.model.factors import factors_of, joint_log_density, log_densities
+from pymc_privacy.model.factors import by_row, factors_of, joint_log_density, log_densities
 from pymc_privacy.model.points import probing_point
 
 # Sums of fewer different records than this part of all are worth the search for them.

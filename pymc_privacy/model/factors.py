@@ -52,8 +52,15 @@ def log_densities(
 
 def joint_log_density(model, factors: Sequence[TensorVariable]) -> TensorVariable:
     """Return the log density of some factors together, by values."""
+    if not factors:
+        return pt.constant(0.0)
     terms = log_densities(model, factors)
     return variadic_add(*(pt.as_tensor(t, allow_xtensor_conversion=True).sum() for t in terms))
+
+
+def by_row(term: TensorVariable) -> TensorVariable:
+    """Return what a density says of each record, one number."""
+    return term if term.ndim == 1 else term.reshape((term.shape[0], -1)).sum(axis=1)
 
 
 def in_double(graphs: Sequence[TensorVariable], written: Sequence[Variable]) -> list:

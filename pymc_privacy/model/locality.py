@@ -29,6 +29,8 @@ from pymc_privacy.model.points import (
 
 # Where rows cannot be told apart by reading: this many draws from the prior, besides the start.
 _POINTS = 3
+# What a density may raise far away.
+_UNCOMPUTABLE = (ArithmeticError, ValueError, IndexError, np.linalg.LinAlgError)
 
 
 def parents(graph: TensorVariable, model) -> list[TensorVariable]:
@@ -134,7 +136,7 @@ class Probe:
 
     def exchangeable(self) -> bool:
         """Tell whether permuting all candidates permutes every term and changes nothing else."""
-        states = [alignment(term, self._values) for term in self._terms.values()]
+        states = self._together.values()
         if all(isinstance(s, Aligned) and s.axis == 0 and s.alike for s in states):
             return True
         return all(trial.is_symmetric() for trial in self._trials)
@@ -158,8 +160,13 @@ class Probe:
         alone = alignment(self._terms[label], [value])
         if not isinstance(alone, Unknown):
             return alone
-        together = alignment(self._terms[label], self._values)
+        together = self._together[label]
         return together if isinstance(together, Mixed) else alone
+
+    @cached_property
+    def _together(self) -> dict[str, State]:
+        """What is read of each term when all candidates change at once."""
+        return {label: alignment(term, self._values) for label, term in self._terms.items()}
 
     @cached_property
     def _trials(self) -> list[Trial]:
@@ -176,7 +183,7 @@ class Probe:
         for point, rng in zip(points, np.random.default_rng(0).spawn(len(points)), strict=True):
             try:
                 trials.append(Trial(rng, point, names, list(self._terms), draw, evaluate))
-            except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
+            except _UNCOMPUTABLE as error:
                 if not trials and point is points[-1]:
                     raise RecordError(
                         "The contributions and the density of records must be computable at draws "
@@ -221,12 +228,15 @@ class Trial:
         other = _elsewhere({name: point[name] for name in self._names}, draws)
         self._others = [other, _far_away(rng, other)]
         # A record may read others only where it is far out itself.
-        self._further = point | _far_away(rng, other)
+        further = point | _far_away(rng, other)
         self._size = len(point[self._names[0]])
         self._halves = _halves(rng, self._size)
         # Rows that agree with their neighbours all along the cycle agree with all others.
         self._permutation = np.roll(np.arange(self._size), 1)
         self._before = evaluate(*self._point.values())
+        self._starts = [(point, self._before)]
+        if (terms := self._at(further)) is not None:
+            self._starts.append((further, terms))
 
     def is_symmetric(self) -> bool:
         """Tell whether permuting the records permutes every term."""
@@ -240,12 +250,11 @@ class Trial:
     def moved_by(self, value: TensorVariable) -> set[str]:
         """Return the terms in which a row moved whose own record did not."""
         name, changed = value.name, set()
-        starts = [(self._point, self._before), (self._further, self._at(self._further))]
-        for (point, before), rows, other in product(starts, self._halves, self._others):
+        for (point, before), rows, other in product(self._starts, self._halves, self._others):
             moved = point[name].copy()
             moved[rows] = other[name][rows]
             after = self._at(point | {name: moved})
-            if before is None or after is None:
+            if after is None:
                 continue
             for label, b, a in zip(self._labels, before, after, strict=True):
                 if not self._same_in(~rows, b, a):
@@ -256,7 +265,7 @@ class Trial:
         """Return the terms at a point; far away there may be none."""
         try:
             return self._evaluate(*point.values())
-        except (ArithmeticError, ValueError, IndexError, np.linalg.LinAlgError):
+        except _UNCOMPUTABLE:
             return None
 
     def _has_rows(self, term: np.ndarray) -> bool:

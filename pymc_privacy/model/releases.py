@@ -116,8 +116,7 @@ def observed_value(model, release: TensorVariable) -> np.ndarray:
 
 def released_contributions(model) -> list[TensorVariable]:
     """Return what records contribute to each release of a model."""
-    nodes = [rv.owner for rv in model.basic_RVs if type(rv.owner.op) is PrivatizedRV]
-    return [node.op.dist_params(node)[0] for node in nodes]
+    return [contributions_of(rv) for rv in model.basic_RVs if type(rv.owner.op) is PrivatizedRV]
 
 
 def release_shape(

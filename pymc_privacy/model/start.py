@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pymc_privacy._compat import RandomGeneratorType, SharedVariable, graph_inputs
+from pymc_privacy._compat import RandomGeneratorType, SharedVariable, Variable, graph_inputs
 from pymc_privacy.model.kept import KeptPerModel
 
 _starts: KeptPerModel[dict[str, np.ndarray]] = KeptPerModel()
@@ -16,12 +16,14 @@ def start_of(model) -> dict[str, np.ndarray]:
     PyMC compiles a function for it at every call. Here that is done again only where the model
     has other variables or other data.
     """
+    given = model.rvs_to_initial_values.values()
+    graphs = [*model.basic_RVs, *(value for value in given if isinstance(value, Variable))]
     data = [
         variable.get_value(borrow=True)
-        for variable in graph_inputs(model.basic_RVs)
+        for variable in graph_inputs(graphs)
         if isinstance(variable, SharedVariable)
         and not isinstance(variable.type, RandomGeneratorType)
     ]
-    parts = [*model.basic_RVs, *model.value_vars, *model.rvs_to_initial_values.values(), *data]
+    parts = [*model.basic_RVs, *model.value_vars, *given, *data]
     start = _starts.get(model, parts, lambda: model.initial_point(random_seed=0))
     return {name: np.array(value) for name, value in start.items()}

@@ -16,6 +16,7 @@ from pymc_privacy._compat import (
     Constant,
     DiscreteUniformRV,
     GeometricRV,
+    NegBinomialRV,
     PoissonRV,
     TensorVariable,
     TruncatedRV,
@@ -93,6 +94,11 @@ def _geometric(op, p) -> Ends:
     return 1, None
 
 
+@_ends.register(NegBinomialRV)
+def _negative_binomial(op, *parameters) -> Ends:
+    return 0, None
+
+
 @_ends.register(PoissonRV)
 def _poisson(op, rate) -> Ends:
     # Nobody is counted where there is no rate.
@@ -116,7 +122,9 @@ def _truncated(op, *parameters) -> Ends:
 
 
 def _narrower(own: Any, end: Any, narrow: Any) -> Any:
-    return None if end is None else end if own is None else narrow(own, end)
+    if end is None or (own is None and not np.isfinite(end).all()):
+        return None
+    return end if own is None else narrow(own, end)
 
 
 def _whole(end: Variable, rounded: Any) -> np.ndarray | None:

@@ -272,7 +272,7 @@ def _computed(features: Callable[[np.ndarray], Any], outputs: np.ndarray) -> lis
         ) from error
     if not 0 < len(found) <= _MOST_FEATURES:
         raise GuaranteeError(
-            f"features must return 1 to {_MOST_FEATURES} arrays; got {len(found)} or more."
+            f"features must return 1 to {_MOST_FEATURES} arrays; got {'more' if found else 'none'}."
         )
     arrays = [numbers("features", one, error=GuaranteeError) for one in found]
     if any(array.shape != (len(outputs),) for array in arrays):

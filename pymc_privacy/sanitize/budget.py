@@ -61,11 +61,19 @@ def together(guarantees: list[Guarantee]) -> Guarantee:
     (0.7999999999999999, 0.8)
     """
     whole: Any = compose(*guarantees)
-    while not covers(whole, guarantees):
-        values = [f.name for f in fields(whole) if f.name not in ("neighbours", "unit")]
-        more = {name: math.nextafter(getattr(whole, name), math.inf) for name in values}
-        whole = replace(whole, **more)
-    return whole
+    pairs = isinstance(whole, ApproximateDP)
+    parts = [_pair(one) if pairs else _converted(whole, one) for one in guarantees]
+    power = 2 if isinstance(whole, GaussianDP) else 1
+
+    def rounded_up(name: str) -> float:
+        value = getattr(whole, name)
+        wanted = sum(exactly(getattr(part, name)) ** power for part in parts)
+        while exactly(value) ** power < wanted:
+            value = math.nextafter(value, math.inf)
+        return value
+
+    values = [f.name for f in fields(whole) if f.name not in ("neighbours", "unit")]
+    return replace(whole, **{name: rounded_up(name) for name in values})
 
 
 def covers(budget: Guarantee, charges: list[Guarantee]) -> bool:
@@ -137,7 +145,7 @@ def share_of(guarantee: PureDP, parts: int) -> PureDP:
     share = guarantee.epsilon / parts
     while parts * exactly(share) > exactly(guarantee.epsilon):
         share = math.nextafter(share, 0.0)
-    return PureDP(share, neighbours=guarantee.neighbours, unit=guarantee.unit)
+    return PureDP(share, **labels(guarantee))
 
 
 def _largest(holds: Callable[[float], bool], guess: float) -> float:

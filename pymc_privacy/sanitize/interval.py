@@ -109,8 +109,7 @@ class PrivateInterval:
         self._check_label()
         for end in ("lower", "upper"):
             object.__setattr__(self, end, real(end, getattr(self, end), error=GuaranteeError))
-        prob = probability("prob", self.prob, error=GuaranteeError)
-        object.__setattr__(self, "prob", prob)
+        object.__setattr__(self, "prob", checked_prob(self.prob))
         title("name", self.name, error=GuaranteeError)
         instance("releases", self.releases, tuple, "a tuple of releases", error=GuaranteeError)
         for one in self.releases:
@@ -266,8 +265,8 @@ class PrivateInterval:
         else:
             lines.append(f"Guarantee: {self.guarantee}.")
         lines += [f"Assumption: {assumption}" for assumption in self.assumptions]
-        if self.unchecked:
-            lines.append(f"On the publisher's word: {', '.join(self.unchecked)}.")
+        if unchecked := self.unchecked:
+            lines.append(f"On the publisher's word: {', '.join(unchecked)}.")
         return "\n".join(lines)
 
     def __str__(self) -> str:

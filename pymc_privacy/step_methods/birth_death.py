@@ -267,12 +267,12 @@ class BirthDeath(BlockedStep):
         return point, [statistics | sweep_statistics(swept)]
 
     def _compared(self, point: Point) -> Iterator[Comparison]:
-        check_locality([whole for d in self._sized for whole in d.whole], point)
         scale, rng = math.exp(self.jump_log_scale), np.random.default_rng(17)
         numbers = [resizing.two_sizes(point, scale) for resizing in self._resizings]
         for resizing in self._resizings:
             # What is left in rows that do not exist need not be possible any more.
             point = resizing.with_all_rows(rng, point)
+        check_locality([whole for d in self._sized for whole in d.whole], point)
         logs = {log_name(r.size): np.zeros(()) for r in self._resizings}
         factor = tuning.padded(self.centred.factor, self._program.size)
         there = a_step_away(self._program, point | logs, factor, self.centred.scale)

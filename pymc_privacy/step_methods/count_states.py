@@ -36,6 +36,7 @@ from pymc_privacy.targets.count_states import (
     CountedDatabase,
     compile_counts,
     count_databases,
+    counts_at,
     moves_of,
 )
 from pymc_privacy.targets.record_sweep import Point
@@ -198,8 +199,8 @@ class CountStates(BlockedStep):
         super().setup_chain(rng, tune, draws)
         self.setup_tuning(tune)
         self.tune = bool(tune)
-        # Data may have been changed in place.
-        self._step = None
+        if self._step is not None:
+            self._step.forget()
         self._certifier.start_chain()
         self._seen = None
 
@@ -268,9 +269,7 @@ class CountStates(BlockedStep):
             for name, value in seen.items()
         ):
             return self._counts
-        return np.concatenate(
-            [np.bincount(c.cells_at(point), minlength=c.cells.size) for c in self._counted]
-        )
+        return counts_at(self._counted, point)
 
     def _write_records(self, point: Point, counts: np.ndarray) -> None:
         """Give every record variable of a database the same random order."""

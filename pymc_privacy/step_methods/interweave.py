@@ -179,8 +179,8 @@ class Interweave(BlockedStep):
         super().setup_chain(rng, tune, draws)
         self.setup_tuning(tune)
         self.tune = bool(tune)
-        # Data may have been changed in place.
-        self._moves = None
+        if self._moves is not None:
+            self._moves.forget()
         self._certifier.start_chain()
         for sweep in self._sweeps:
             sweep.forget()

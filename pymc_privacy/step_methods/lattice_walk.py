@@ -211,7 +211,8 @@ class LatticeWalk(BlockedStep):
 
     def _carry(self, k: int, point: Point) -> float:
         """Move the parameters of one vector of counts with the counts, in the point."""
-        name, noisy, _, _, program, *_ = self._lattices[k]
+        lattice = self._lattices[k]
+        name, noisy, program = lattice.name, lattice.noisy, lattice.carry
         if program is None:
             return math.nan
         counts = np.array(point[name], dtype=np.int64)

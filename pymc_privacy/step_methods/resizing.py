@@ -119,7 +119,7 @@ class Resizing:
         noise = self._current_noise()
         number = len(records[0])
         lengths = birth_death.draw_jumps(rng, max(jumps, 0), scale)
-        rows = min(number + int(lengths.clip(min=0).sum()) + max(-jumps, 0), self.capacity)
+        rows = min(number + int(lengths.clip(min=0).sum()) + (jumps < 0), self.capacity)
         fresh, contributions = self.draw(rng, point, rows)
         finite, swept = finite_rows(fresh), None
         if number:
@@ -137,9 +137,7 @@ class Resizing:
             # What was refused is gone: these rows hold records, which may die and come back.
             finite[:number] = True
         if jumps < 0:
-            number, info = self._single_moves(
-                rng, point, fresh, contributions, number, -jumps, finite
-            )
+            number, info = self._single_move(rng, point, fresh, contributions, number, finite)
         else:
             reach = int(lengths.clip(max=0).sum())
             first = max(0, number + reach)
@@ -157,37 +155,30 @@ class Resizing:
         self._write(point, fresh, number)
         return Resized(swept, info if self._is_open_ended(point) else info._replace(hits=0))
 
-    def _single_moves(self, rng, point, fresh, contributions, number, moves, finite):
+    def _single_move(self, rng, point, fresh, contributions, number, finite):
         if not self._is_connected(point):
             raise RecordError(
                 f"Single births and deaths need a prior of {self.size!r} without gaps, because "
                 "they cannot cross one; got sizes in between that have no probability. Use jumps, "
                 "which do."
             )
-        infos = []
-        for _ in range(moves):
-            # The next fresh record, or any at all when there is no room for it.
-            first = max(0, number - 2)
-            last = min(number + 1, self.capacity)
-            new, gone, info = birth_death.single(
-                rng,
-                contributions,
-                number,
-                noise=self._current_noise(),
-                log_size=self._log_sizes(point, first, last),
-                first=first,
-                capacity=self.capacity,
-                finite=finite,
-            )
-            if gone >= 0:
-                contributions[:, gone] = contributions[:, number - 1]
-                for array in fresh:
-                    array[gone] = array[number - 1]
-            number = new
-            infos.append(info)
-        births, deaths, accept, hits = (np.array(part) for part in zip(*infos, strict=True))
-        total = birth_death.Info(births.sum(), deaths.sum(), accept.mean(), hits.sum())
-        return number, total
+        # The next fresh record, or any at all when there is no room for it.
+        first = max(0, number - 2)
+        last = min(number + 1, self.capacity)
+        new, gone, info = birth_death.single(
+            rng,
+            contributions,
+            number,
+            noise=self._current_noise(),
+            log_size=self._log_sizes(point, first, last),
+            first=first,
+            capacity=self.capacity,
+            finite=finite,
+        )
+        if gone >= 0:
+            for array in fresh:
+                array[gone] = array[number - 1]
+        return new, info
 
     def _write(self, point: Point, records: list, number: int) -> None:
         """Put records into new arrays of a point, whose other rows are left as they are."""

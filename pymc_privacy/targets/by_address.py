@@ -74,6 +74,11 @@ class MovesByAddress:
         )
         self._records: _Records | None = None
 
+    def forget(self) -> None:
+        """Read all data again: they may have been changed in place."""
+        if self._records is not None:
+            self._memory.forget()
+
     def _lay_out(self, q: np.ndarray, held: tuple, records: tuple) -> None:
         self._records = _Records(records)
         results = _results(self._program, q, held, records)
@@ -121,6 +126,11 @@ class StepByAddress:
         )
         self._counts = np.empty(len(cells.contributions), dtype=np.int64)
         self._memory: _Memory | None = None
+
+    def forget(self) -> None:
+        """Read all data again: they may have been changed in place."""
+        if self._memory is not None:
+            self._memory.forget()
 
     def __call__(self, rng, state, held, centred, wide, block):
         """Move the parameters and the counts; arguments are those of the template."""
@@ -247,6 +257,10 @@ class _Memory:
             self._laid_out = [self._lay_out(k, name) for k, name in enumerate(self._names, 1)]
             self._addresses = tuple((context.ctypes.data,) for context, _ in self._laid_out)
         return self._addresses
+
+    def forget(self) -> None:
+        """Lay all data out anew at the next call."""
+        self._addresses = ()
 
     def _lay_out(self, number: int, name: str) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return the context of a function, and data that it points to."""

@@ -28,7 +28,7 @@ from pymc_privacy.model.cells import (
 )
 from pymc_privacy.model.columns import columns, float_columns
 from pymc_privacy.model.database import Database, find_databases
-from pymc_privacy.model.factors import factors_of, log_densities
+from pymc_privacy.model.factors import by_row, factors_of, log_densities
 from pymc_privacy.model.points import Point, probing_point
 from pymc_privacy.model.releases import contributions_of, release_density
 from pymc_privacy.model.start import start_of
@@ -65,6 +65,12 @@ class CountedDatabase:
     def cells_at(self, point: Point) -> np.ndarray:
         """Return the cell of each record of a point."""
         return self.cells.cells_of([point[name] for name in self.records])
+
+
+def counts_at(counted: Sequence[CountedDatabase], point: Point) -> np.ndarray:
+    """Return how many records of a point are in each cell, databases one behind the other."""
+    found = [np.bincount(one.cells_at(point), minlength=one.cells.size) for one in counted]
+    return np.concatenate(found).astype(np.int64)
 
 
 def count_databases(model, records: Sequence[TensorVariable]) -> list[CountedDatabase]:
@@ -106,7 +112,7 @@ def _verify(counted: CountedDatabase) -> None:
     model, point = counted.database.model, probing_point(counted.database.model)
     whole = float_columns(counted.database.contributions)
     densities = log_densities(model, counted.cells.records)
-    rows = [term.reshape((term.shape[0], -1)).sum(axis=1) for term in densities]
+    rows = [by_row(term) for term in densities]
     graphs = [*model.replace_rvs_by_values(whole), reduce(pt.add, rows), counted.log_probabilities]
     *contributions, by_record, by_cell = _evaluate(model.value_vars, graphs, point)
     where = counted.cells_at(point)

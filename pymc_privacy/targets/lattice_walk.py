@@ -19,7 +19,7 @@ from pymc_privacy.algorithms.numerics.integer_kernel import Fibre, equal_columns
 from pymc_privacy.distributions.linear_measurements import exact_totals, is_exact, measurements_of
 from pymc_privacy.errors import RecordError
 from pymc_privacy.mechanisms import DiscreteGaussian, Gaussian
-from pymc_privacy.model.factors import factors_of, joint_log_density, log_densities
+from pymc_privacy.model.factors import by_row, factors_of, joint_log_density, log_densities
 from pymc_privacy.model.locality import Probe
 from pymc_privacy.model.points import probing_point
 from pymc_privacy.model.start import start_of
@@ -55,7 +55,7 @@ def compile_cell_density(model, counts: TensorVariable, compile_kwargs: dict | N
     _refuse_mixed_cells(model, counts, weights, probing_point(model))
     terms = [*log_densities(model, [counts]), *weights.values()]
     # A term may have several numbers for each count.
-    by_cell = [term.reshape((term.shape[0], -1)).sum(axis=1) for term in terms]
+    by_cell = [by_row(term) for term in terms]
     value = model.rvs_to_values[counts]
     above = set(ancestors(by_cell))
     others = [v for v in model.value_vars if v in above and v is not value]

@@ -26,7 +26,7 @@ from pymc_privacy.functions.calls import CompiledCall
 from pymc_privacy.functions.generators import given_others, in_value_coordinates, with_generator
 from pymc_privacy.model.columns import float_columns
 from pymc_privacy.model.database import Database
-from pymc_privacy.model.factors import log_densities
+from pymc_privacy.model.factors import by_row, log_densities
 from pymc_privacy.model.points import Point
 
 
@@ -164,7 +164,7 @@ def _weight_ratio(
         return []
     model = database.model
     terms = log_densities(model, database.weights)
-    now = sum(term.reshape((term.shape[0], -1)).sum(axis=1) for term in terms)
+    now = sum(by_row(term) for term in terms)
     values = [model.rvs_to_values[rv] for rv in database.records]
     fresh = {
         value: value.type.filter_variable(draw)

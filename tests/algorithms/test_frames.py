@@ -106,7 +106,15 @@ def test_the_factor_of_an_inverse(size, rng):
 
 
 @pytest.mark.parametrize(
-    "matrix", [np.ones((2, 2)), np.diag([1.0, 0.0]), -np.eye(3), np.full((2, 2), np.nan)]
+    "matrix",
+    [
+        np.ones((2, 2)),
+        np.diag([1.0, 0.0]),
+        -np.eye(3),
+        np.full((2, 2), np.nan),
+        np.diag([1.0, np.inf]),
+        np.full((1, 1), np.inf),
+    ],
 )
-def test_what_is_not_positive_definite_has_no_factor(matrix):
+def test_what_is_not_positive_definite_and_finite_has_no_factor(matrix):
     assert np.isnan(frames.factor_of_inverse(matrix)).all()

@@ -106,8 +106,10 @@ def test_dims_give_the_capacity():
         (lambda: pm.Binomial("n", 25, 0.5), 25),
         (lambda: pm.Categorical("n", np.full(8, 1 / 8)), 7),
         (lambda: pm.Truncated("n", pm.Poisson.dist(5), upper=20), 20),
+        (lambda: pm.Truncated("n", pm.NegativeBinomial.dist(mu=10, alpha=2), upper=20), 20),
+        (lambda: pm.Truncated("n", pm.DiscreteWeibull.dist(0.9, 1.0), upper=20), 20),
     ],
-    ids=["uniform", "binomial", "categorical", "truncated"],
+    ids=["uniform", "binomial", "categorical", "truncated", "negative binomial", "weibull"],
 )
 def test_the_prior_gives_the_capacity(prior, capacity):
     with pm.Model():

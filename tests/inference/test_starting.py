@@ -154,3 +154,12 @@ def test_a_start_is_remembered_until_data_or_variables_change(monkeypatch):
         pm.Normal("y")
         assert set(start_of(model)) == {"x", "y"}
     assert len(asked) == 3
+
+
+def test_data_behind_a_start_of_the_users_own_are_read_again():
+    with pm.Model() as model:
+        first = pm.Data("first", [1.0, 2.0])
+        pm.Normal("x", shape=2, initval=first)
+        np.testing.assert_array_equal(start_of(model)["x"], [1.0, 2.0])
+        pm.set_data({"first": [5.0, 6.0]})
+        np.testing.assert_array_equal(start_of(model)["x"], [5.0, 6.0])

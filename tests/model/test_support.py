@@ -30,6 +30,8 @@ POISSON = pm.Poisson.dist(2.0)
         (lambda: pm.Truncated.dist(POISSON, upper=pt.lscalar()), None),
         (lambda: pm.Truncated.dist(pm.Binomial.dist(7, 0.2), lower=2), (2, 7)),
         (lambda: pm.Truncated.dist(pm.Geometric.dist(0.2), upper=9), (1, 9)),
+        (lambda: pm.Truncated.dist(pm.NegativeBinomial.dist(2.0, 2.0), upper=9), (0, 9)),
+        (lambda: pm.Truncated.dist(pm.DiscreteWeibull.dist(0.5, 2.0), upper=9), None),
         (lambda: pm.Normal.dist(), None),
     ],
 )

@@ -16,7 +16,7 @@ import pymc_privacy as pmp
 from pymc_privacy.errors import BudgetError, GuaranteeError, LedgerError
 from pymc_privacy.sanitize import ledger as ledger_module
 from pymc_privacy.sanitize import releases
-from pymc_privacy.sanitize.budget import covers
+from pymc_privacy.sanitize.budget import covers, together
 from pymc_privacy.sanitize.seal import KEY_VARIABLE, Seal
 
 REPLACE = {"neighbours": "replace_one"}
@@ -53,6 +53,17 @@ def test_composition_is_that_of_the_measure():
     assert covers(rho(0.6), [pmp.GaussianDP(1.0), rho(0.1)])
     assert not covers(rho(0.46), [pmp.PureDP(1.0)])
     assert covers(rho(0.47), [pmp.PureDP(1.0)])
+
+
+def test_sums_of_promises_are_rounded_up_field_by_field():
+    ten = together([pmp.ApproximateDP(0.1, 1e-6)] * 10)
+    assert (ten.epsilon, ten.delta) == (1.0, 1e-5)
+    pair = together([pmp.ApproximateDP(0.1, 0.0), pmp.ApproximateDP(0.7, 0.0)])
+    assert (pair.epsilon, pair.delta) == (0.8, 0.0)
+    assert together([pmp.PureDP(0.1), pmp.ApproximateDP(0.7, 1e-6)]).epsilon == 0.8
+    mu = together([pmp.GaussianDP(0.1)] * 3).mu
+    assert Fraction(repr(mu)) ** 2 >= 3 * Fraction("0.1") ** 2
+    assert mu - 0.1 * np.sqrt(3) < 1e-16
 
 
 def test_an_approximate_budget_uses_the_best_composition():

@@ -8,7 +8,7 @@ Such functions have one form, (q, out, context): they read the parameters q, and
 the context; they fill ``out``, and return a number. A draw reads a generator first. A context is a
 list of integers, and a move is given the address where it begins. It begins with those named below.
 
-The other names are those that the templates of `interweave` and `count_states` call.
+The other functions stand for those of a model, and are bound to what templates call.
 """
 
 from __future__ import annotations

@@ -34,9 +34,10 @@ def solve_lower(factor, vector):
 
 @compiled
 def factor_of_inverse(matrix):
-    """Return the lower-triangular L with L Lᵀ = A⁻¹; no numbers where A is not positive definite.
+    """Return the lower-triangular L with L Lᵀ = A⁻¹; no numbers where there is none.
 
-    With A = R Rᵀ and R upper-triangular, L is the inverse of Rᵀ.
+    With A = R Rᵀ and R upper-triangular, L is the inverse of Rᵀ. Nor are there numbers where A is
+    positive, but beyond all floats.
     """
     size = len(matrix)
     lower = np.zeros((size, size))
@@ -47,7 +48,7 @@ def factor_of_inverse(matrix):
                 rest -= lower[k, i] * lower[k, j]
             if i < j:
                 lower[j, i] = rest / lower[j, j]
-            elif rest > 0.0:
+            elif 0.0 < rest < math.inf:
                 lower[j, j] = math.sqrt(rest)
             else:
                 return np.full((size, size), np.nan)
