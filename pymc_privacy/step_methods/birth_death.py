@@ -9,14 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pymc_privacy._compat import (
-    BlockedStep,
-    Competence,
     SamplerWarning,
     StepMethodState,
     dataclass_state,
-    get_random_generator,
-    get_value_vars_from_user_vars,
-    modelcontext,
 )
 from pymc_privacy.algorithms.adaptation import guidance, trail, tuning
 from pymc_privacy.algorithms.birth_death import JUMP_ACCEPT
@@ -30,8 +25,8 @@ from pymc_privacy.model.database import check_locality
 from pymc_privacy.model.marks import is_marked, moves_with_size
 from pymc_privacy.model.sized_records import is_sized
 from pymc_privacy.step_methods import effort
+from pymc_privacy.step_methods.base import Courier
 from pymc_privacy.step_methods.latest import Latest
-from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 from pymc_privacy.step_methods.resizing import Resizing, no_room, with_reserve
 from pymc_privacy.step_methods.sweep import sweep_statistics
 from pymc_privacy.targets.birth_death import (
@@ -48,7 +43,6 @@ JUMPS = 8
 # For this part of tuning sizes stay where they are: parameters that do not fit the releases yet
 # would drag them along, to where the way back is long.
 SETTLING = 1 / 20
-_SHOWN = {"birth_death_size": "Size", "birth_death_jump_accept": "Jumps"}
 
 
 @dataclass_state
@@ -65,7 +59,7 @@ class BirthDeathState(StepMethodState):
     largest: tuple[int, ...]
 
 
-class BirthDeath(BlockedStep):
+class BirthDeath(Courier):
     """Move the number of records, the records and their parameters together.
 
     Chosen by `pm.sample` for `Records`, their size and their continuous parameters. In each
@@ -116,8 +110,6 @@ class BirthDeath(BlockedStep):
     """
 
     name = "birth_death"
-    default_blocked = True
-    default_tune_steps = 1000
     stats_dtypes_shapes: ClassVar[dict] = {
         "birth_death_size": (np.int64, []),
         "birth_death_births": (np.int64, []),
@@ -134,6 +126,9 @@ class BirthDeath(BlockedStep):
         "warning": (SamplerWarning, None),
     }
     _state_class = BirthDeathState
+    shown: ClassVar[dict] = {"birth_death_size": "Size", "birth_death_jump_accept": "Jumps"}
+    machine_code = ("_moves",)
+    claims = staticmethod(moves_with_size)
 
     def __init__(
         self,
@@ -149,12 +144,7 @@ class BirthDeath(BlockedStep):
         compile_kwargs: dict | None = None,
         blocked: bool = True,
     ):
-        model = modelcontext(model)
-        chosen = [rv for rv in model.free_RVs if moves_with_size(rv)] if vars is None else vars
-        self.vars = get_value_vars_from_user_vars(chosen, model)
-        self.rng = get_random_generator(rng)
-        self.tune = True
-        rvs = [model.values_to_rvs[value] for value in self.vars]
+        model, rvs = self._choose(vars, model, rng)
         records = [rv for rv in rvs if is_sized(rv)]
         if not records:
             raise RecordError(
@@ -202,10 +192,6 @@ class BirthDeath(BlockedStep):
         self._warned = False
         self.setup_tuning(0)
 
-    def __getstate__(self) -> dict:
-        # Machine code belongs to one process.
-        return self.__dict__ | {"_moves": None}
-
     def setup_tuning(self, steps: int) -> None:
         """Forget what was learnt, and plan to learn for so many steps."""
         self.tune_steps = steps
@@ -216,13 +202,9 @@ class BirthDeath(BlockedStep):
         self.jump_log_scale = math.log(10.0)
         self.largest = (0,) * len(self._resizings)
 
-    def setup_chain(self, rng, tune, draws):
-        """Take the chain's generator and its plan."""
-        super().setup_chain(rng, tune, draws)
-        self.setup_tuning(tune)
-        self.tune = bool(tune)
+    def forget(self) -> None:
+        """Read data anew, and warn again."""
         self._warned = False
-        self._certifier.start_chain()
         for resizing in self._resizings:
             resizing.forget()
 
@@ -230,13 +212,10 @@ class BirthDeath(BlockedStep):
         """Keep what was learnt, from here on, and give up a move that was never accepted."""
         if self.tune and effort.is_hopeless(self.wide_accept, self.tune_steps):
             self.wide_steps = 0
-        self.tune = False
+        super().stop_tuning()
 
-    def step(self, point: Point) -> tuple[Point, list[dict[str, float]]]:
-        """Carry the point through all moves of the parameters, the records and their numbers."""
-        # Draws are recorded by position, so keys keep their order.
-        point = point.copy()
-        self._certifier.check_again(self.tune, lambda: self._compared(point))
+    def _iterate(self, point: Point) -> dict[str, Any]:
+        """Move parameters and sizes, sweep all records, and let some be born or die."""
         numbers = [resizing.number(point) for resizing in self._resizings]
         if self.tune:
             self.largest = tuple(map(max, self.largest, numbers))
@@ -264,7 +243,7 @@ class BirthDeath(BlockedStep):
         if self.tune:
             self._learn(point, t, accept, here, there, leapt)
         swept = [info.swept for info in infos if info.swept is not None]
-        return point, [statistics | sweep_statistics(swept)]
+        return statistics | sweep_statistics(swept)
 
     def _compared(self, point: Point) -> Iterator[Comparison]:
         scale, rng = math.exp(self.jump_log_scale), np.random.default_rng(17)
@@ -391,16 +370,3 @@ class BirthDeath(BlockedStep):
         if self._counts_leaps and self._program.follows:
             planned = self._planned_wide_steps
             self.wide_steps = guidance.number_of_steps(self.trail.guide, planned)
-
-    @staticmethod
-    def competence(var, has_grad):
-        """Claim records of unknown number, their number and their parameters."""
-        return Competence.IDEAL if moves_with_size(var) else Competence.INCOMPATIBLE
-
-    @staticmethod
-    def _progressbar_config(n_chains=1):
-        return progress_columns(_SHOWN, n_chains)
-
-    @staticmethod
-    def _make_progressbar_update_functions():
-        return progress_updates(_SHOWN)

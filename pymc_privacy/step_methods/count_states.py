@@ -9,11 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from pymc_privacy._compat import (
-    BlockedStep,
-    Competence,
     StepMethodState,
     dataclass_state,
-    get_random_generator,
     get_value_vars_from_user_vars,
     modelcontext,
 )
@@ -28,8 +25,8 @@ from pymc_privacy.functions.calls import DirectCall
 from pymc_privacy.model.cells import NotCounted
 from pymc_privacy.model.database import check_locality
 from pymc_privacy.model.marks import is_counted, is_marked
+from pymc_privacy.step_methods.base import Courier
 from pymc_privacy.step_methods.interweave import Interweave
-from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 from pymc_privacy.targets.base import ParameterProgram
 from pymc_privacy.targets.by_address import StepByAddress
 from pymc_privacy.targets.count_states import (
@@ -43,7 +40,6 @@ from pymc_privacy.targets.record_sweep import Point
 
 MOST_WALK_STEPS = 200
 FEWEST_BLOCKS, MOST_BLOCKS = 8, 200
-_SHOWN = {"count_states_block_accept": "Blocks", "count_states_noncentred_accept": "Moves"}
 
 
 @dataclass_state
@@ -57,7 +53,7 @@ class CountStatesState(StepMethodState):
     block: tuning.Tuning
 
 
-class CountStates(BlockedStep):
+class CountStates(Courier):
     """Know records of finite support by their counts, which cost the same for any number of them.
 
     Parameters move given the counts, then with them, then blocks of records are drawn afresh.
@@ -103,8 +99,6 @@ class CountStates(BlockedStep):
     """
 
     name = "count_states"
-    default_blocked = True
-    default_tune_steps = 1000
     stats_dtypes_shapes: ClassVar[dict] = {
         f"count_states_{name}": (np.float64, [])
         for name in (
@@ -117,6 +111,12 @@ class CountStates(BlockedStep):
         )
     }
     _state_class = CountStatesState
+    shown: ClassVar[dict] = {
+        "count_states_block_accept": "Blocks",
+        "count_states_noncentred_accept": "Moves",
+    }
+    machine_code = ("_step", "_arrange")
+    claims = staticmethod(is_counted)
 
     def __new__(cls, vars: Any = None, **kwargs: Any):
         """Make way for `Interweave` where `pm.sample` asks for what counts cannot do."""
@@ -150,11 +150,7 @@ class CountStates(BlockedStep):
         compile_kwargs: dict | None = None,
         blocked: bool = True,
     ):
-        model = modelcontext(model)
-        chosen = [rv for rv in model.free_RVs if is_counted(rv)] if vars is None else vars
-        self.vars = get_value_vars_from_user_vars(chosen, model)
-        self.rng = get_random_generator(rng)
-        self.tune = True
+        model, _ = self._choose(vars, model, rng)
         try:
             made: _Made = self.__dict__.get("_made") or _count(model, self.vars, compile_kwargs)
         except NotCounted as reason:
@@ -183,10 +179,6 @@ class CountStates(BlockedStep):
         self._seen: Point | None = None
         self._counts = np.empty(0, dtype=np.int64)
 
-    def __getstate__(self) -> dict:
-        # Machine code belongs to one process.
-        return self.__dict__ | {"_step": None, "_arrange": None}
-
     def setup_tuning(self, steps: int) -> None:
         """Forget what was learnt, and plan to learn for so many steps."""
         self.tune_steps = steps
@@ -194,26 +186,15 @@ class CountStates(BlockedStep):
         self.noncentred = tuning.init(self._program.size)
         self.block = tuning.init(0, scale=0.1)
 
-    def setup_chain(self, rng, tune, draws):
-        """Take the chain's generator and its plan."""
-        super().setup_chain(rng, tune, draws)
-        self.setup_tuning(tune)
-        self.tune = bool(tune)
+    def forget(self) -> None:
+        """Read data anew, and count the records again."""
         if self._step is not None:
             self._step.forget()
-        self._certifier.start_chain()
         self._seen = None
 
-    def stop_tuning(self) -> None:
-        """Keep what was learnt, from here on."""
-        self.tune = False
-
-    def step(self, point: Point) -> tuple[Point, list[dict[str, float]]]:
+    def _iterate(self, point: Point) -> dict[str, float]:
         """Count the records, carry parameters and counts through all moves, write them back."""
         program = self._program
-        # Draws are recorded by position, so keys keep their order.
-        point = point.copy()
-        self._certifier.check_again(self.tune, lambda: self._compared(point))
         held = tuple(point[name] for name in program.held)
         state = count_states.State(program.flatten(point), self._counts_at(point))
         if self.tune and tuning.at_milestone(self.centred, self.tune_steps):
@@ -229,7 +210,7 @@ class CountStates(BlockedStep):
         self._write_records(point, state.counts)
         if self.tune:
             self._learn(info)
-        return point, [self._statistics(info)]
+        return self._statistics(info)
 
     def _compared(self, point: Point) -> Iterator[Comparison]:
         check_locality(self.databases, point)
@@ -300,19 +281,6 @@ class CountStates(BlockedStep):
             "count_states_noncentred_scale": self.noncentred.scale,
             "count_states_block_fraction": self.block.scale,
         }
-
-    @staticmethod
-    def competence(var, has_grad):
-        """Claim records that counts may do for, and their parameters, and nothing else."""
-        return Competence.IDEAL if is_counted(var) else Competence.INCOMPATIBLE
-
-    @staticmethod
-    def _progressbar_config(n_chains=1):
-        return progress_columns(_SHOWN, n_chains)
-
-    @staticmethod
-    def _make_progressbar_update_functions():
-        return progress_updates(_SHOWN)
 
 
 class _Made(NamedTuple):

@@ -9,14 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pymc_privacy._compat import (
-    BlockedStep,
-    Competence,
     StepMethodState,
     ancestors,
     dataclass_state,
-    get_random_generator,
-    get_value_vars_from_user_vars,
-    modelcontext,
 )
 from pymc_privacy.algorithms.adaptation import guidance, tuning
 from pymc_privacy.algorithms.interweave import TRAJECTORY_ACCEPT, WALK_ACCEPT
@@ -27,13 +22,11 @@ from pymc_privacy.model.database import find_databases
 from pymc_privacy.model.marks import is_interwoven, is_marked
 from pymc_privacy.model.points import Point
 from pymc_privacy.step_methods import effort
+from pymc_privacy.step_methods.base import Courier
 from pymc_privacy.step_methods.latest import Latest
-from pymc_privacy.step_methods.progress import progress_columns, progress_updates
 from pymc_privacy.step_methods.sweep import Sweep, sweep_statistics
 from pymc_privacy.targets.by_address import MovesByAddress
 from pymc_privacy.targets.interweave import compile_parameters
-
-_SHOWN = {"record_sweep_accept": "Records", "interweave_noncentred_accept": "Moves"}
 
 
 @dataclass_state
@@ -49,7 +42,7 @@ class InterweaveState(StepMethodState):
     guide: guidance.Guide
 
 
-class Interweave(BlockedStep):
+class Interweave(Courier):
     """Move parameters given the records, then with the records, then the records themselves.
 
     Given many records the parameters are nearly fixed, and given the parameters the records
@@ -94,8 +87,6 @@ class Interweave(BlockedStep):
     """
 
     name = "interweave"
-    default_blocked = True
-    default_tune_steps = 1000
     stats_dtypes_shapes: ClassVar[dict] = {
         "interweave_centred_accept": (np.float64, []),
         "interweave_noncentred_accept": (np.float64, []),
@@ -106,6 +97,12 @@ class Interweave(BlockedStep):
         "record_sweep_accept_min": (np.float64, []),
     }
     _state_class = InterweaveState
+    shown: ClassVar[dict] = {
+        "record_sweep_accept": "Records",
+        "interweave_noncentred_accept": "Moves",
+    }
+    machine_code = ("_moves",)
+    claims = staticmethod(is_interwoven)
 
     def __init__(
         self,
@@ -120,12 +117,7 @@ class Interweave(BlockedStep):
         compile_kwargs: dict | None = None,
         blocked: bool = True,
     ):
-        model = modelcontext(model)
-        chosen = [rv for rv in model.free_RVs if is_interwoven(rv)] if vars is None else vars
-        self.vars = get_value_vars_from_user_vars(chosen, model)
-        self.rng = get_random_generator(rng)
-        self.tune = True
-        rvs = [model.values_to_rvs[value] for value in self.vars]
+        model, rvs = self._choose(vars, model, rng)
         records = [rv for rv in rvs if is_marked(rv)]
         parameters = [v for v, rv in zip(self.vars, rvs, strict=True) if not is_marked(rv)]
         if not rvs:
@@ -161,10 +153,6 @@ class Interweave(BlockedStep):
         ]
         self.setup_tuning(0)
 
-    def __getstate__(self) -> dict:
-        # Machine code belongs to one process.
-        return self.__dict__ | {"_moves": None}
-
     def setup_tuning(self, steps: int) -> None:
         """Forget what was learnt, and plan to learn for so many steps."""
         self.tune_steps = steps
@@ -174,14 +162,10 @@ class Interweave(BlockedStep):
         self.wide_steps = self._planned_wide_steps
         self.wide_accept = 0.0
 
-    def setup_chain(self, rng, tune, draws):
-        """Take the chain's generator and its plan."""
-        super().setup_chain(rng, tune, draws)
-        self.setup_tuning(tune)
-        self.tune = bool(tune)
+    def forget(self) -> None:
+        """Read data anew, and drop the contributions of another chain."""
         if self._moves is not None:
             self._moves.forget()
-        self._certifier.start_chain()
         for sweep in self._sweeps:
             sweep.forget()
 
@@ -189,14 +173,11 @@ class Interweave(BlockedStep):
         """Keep what was learnt, from here on, and give up a move that was never accepted."""
         if self.tune and effort.is_hopeless(self.wide_accept, self.tune_steps):
             self.wide_steps = 0
-        self.tune = False
+        super().stop_tuning()
 
-    def step(self, point: Point) -> tuple[Point, list[dict[str, float]]]:
-        """Carry the point through all moves of the parameters and one sweep of each database."""
+    def _iterate(self, point: Point) -> dict[str, float]:
+        """Make all moves of the parameters, and one sweep of each database."""
         program = self._program
-        # Draws are recorded by position, so keys keep their order.
-        point = point.copy()
-        self._certifier.check_again(self.tune, lambda: self._compared(point))
         held = tuple(point[name] for name in program.held)
         records = tuple(point[name] for name in program.records)
         here = there = leapt = math.nan
@@ -222,7 +203,7 @@ class Interweave(BlockedStep):
             "interweave_centred_scale": self.centred.scale,
             "interweave_noncentred_scale": self.noncentred.scale,
         }
-        return point, [statistics | sweep_statistics(infos)]
+        return statistics | sweep_statistics(infos)
 
     def _compared(self, point: Point) -> Iterator[Comparison]:
         program, compiled = self._program, [sweep.compiled for sweep in self._sweeps]
@@ -269,19 +250,6 @@ class Interweave(BlockedStep):
         if wide.iteration > self.tune_steps // 2:
             self.wide_accept = max(self.wide_accept, there, leapt)
         self.noncentred = wide
-
-    @staticmethod
-    def competence(var, has_grad):
-        """Claim interwoven records and their parameters, and nothing else."""
-        return Competence.IDEAL if is_interwoven(var) else Competence.INCOMPATIBLE
-
-    @staticmethod
-    def _progressbar_config(n_chains=1):
-        return progress_columns(_SHOWN, n_chains)
-
-    @staticmethod
-    def _make_progressbar_update_functions():
-        return progress_updates(_SHOWN)
 
 
 def _check_complete(model: Any, records: Sequence[Any]) -> None:

@@ -9,13 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pymc_privacy._compat import (
-    BlockedStep,
-    Competence,
     StepMethodState,
     dataclass_state,
-    get_random_generator,
-    get_value_vars_from_user_vars,
-    modelcontext,
 )
 from pymc_privacy.algorithms import lattice_walk
 from pymc_privacy.algorithms.proposals import poisson_carry
@@ -29,7 +24,7 @@ from pymc_privacy.distributions.linear_measurements import (
     measurements_of,
 )
 from pymc_privacy.errors import RecordError
-from pymc_privacy.step_methods.progress import progress_columns, progress_updates
+from pymc_privacy.step_methods.base import Courier
 from pymc_privacy.targets.lattice_walk import (
     carry_program,
     check_cells,
@@ -38,8 +33,6 @@ from pymc_privacy.targets.lattice_walk import (
     noisy_totals,
 )
 from pymc_privacy.targets.record_sweep import Point
-
-_SHOWN = {"lattice_walk_accept": "Counts"}
 
 
 @dataclass_state
@@ -52,7 +45,7 @@ class LatticeWalkState(StepMethodState):
     shapes: list[poisson_carry.Shape]
 
 
-class LatticeWalk(BlockedStep):
+class LatticeWalk(Courier):
     """Update latent counts, given noisy totals of them and keeping all exact ones.
 
     Chosen by `pm.sample` for the counts of every :class:`~pymc_privacy.LinearMeasurements`. Cells
@@ -99,8 +92,6 @@ class LatticeWalk(BlockedStep):
     """
 
     name = "lattice_walk"
-    default_blocked = True
-    default_tune_steps = 1000
     stats_dtypes_shapes: ClassVar[dict] = {
         "tune": (np.bool_, []),
         "lattice_walk_accept": (np.float64, []),
@@ -109,6 +100,8 @@ class LatticeWalk(BlockedStep):
         "lattice_walk_carry_accept": (np.float64, []),
     }
     _state_class = LatticeWalkState
+    shown: ClassVar[dict] = {"lattice_walk_accept": "Counts"}
+    claims = staticmethod(is_lattice)
 
     def __init__(
         self,
@@ -122,24 +115,18 @@ class LatticeWalk(BlockedStep):
         compile_kwargs: dict | None = None,
         blocked: bool = True,
     ):
-        model = modelcontext(model)
-        chosen = [rv for rv in model.free_RVs if is_lattice(rv)] if vars is None else vars
-        self.vars = get_value_vars_from_user_vars(chosen, model)
-        rvs = [model.values_to_rvs[value] for value in self.vars]
+        model, rvs = self._choose(vars, model, rng)
         strangers = [rv.name for rv in rvs if not is_lattice(rv)]
         if strangers or not rvs:
             raise RecordError(
                 "LatticeWalk updates the counts behind LinearMeasurements; got "
                 f"{', '.join(map(repr, strangers)) or 'a model without any'}."
             )
-        self.rng = get_random_generator(rng)
-        self.tune = True
-        self.steps = 0
         self._sweeps, self._carries = sweeps, carries
         self._model, self._rvs = model, rvs
         self._certifier = Certifier(model)
         self._lattices = [self._certified(rv, compile_kwargs) for rv in rvs]
-        self._forget()
+        self.setup_tuning(0)
 
     def _certified(self, rv, compile_kwargs: dict | None) -> Lattice:
         """Compile the moves of counts, and refuse to go on where they disagree with the model."""
@@ -159,23 +146,15 @@ class LatticeWalk(BlockedStep):
             what=f"the counts {rv.name!r}",
         )
 
-    def _forget(self) -> None:
+    def setup_tuning(self, steps: int) -> None:
+        """Forget what was learnt."""
         self.steps = 0
         self.scales = [np.full((2, t.noisy.starts.size - 1), 2.0) for t in self._lattices]
         widths = [t.carry.width if t.carry else 0 for t in self._lattices]
         self.shapes = [poisson_carry.first_shape(width) for width in widths]
 
-    def setup_chain(self, rng, tune, draws):
-        """Take the chain's generator, and forget what another chain has learnt."""
-        super().setup_chain(rng, tune, draws)
-        self.tune = bool(tune)
-        self._certifier.start_chain()
-        self._forget()
-
-    def step(self, point: Point) -> tuple[Point, list[dict[str, Any]]]:
-        """Carry the point through some sweeps of each vector of counts."""
-        point = point.copy()
-        self._certifier.check_again(self.tune, lambda: self._compared(point))
+    def _iterate(self, point: Point) -> dict[str, Any]:
+        """Make some sweeps of each vector of counts."""
         rate = lattice_walk.adaptation_rate(self.steps) if self.tune else 0.0
         infos, carried = [], []
         for k, (scales, lattice) in enumerate(zip(self.scales, self._lattices, strict=True)):
@@ -197,7 +176,7 @@ class LatticeWalk(BlockedStep):
         self.steps += 1
         means = [float(np.mean(kind)) for kind in [*zip(*infos, strict=True), carried]]
         names = list(self.stats_dtypes_shapes)[1:]
-        return point, [{"tune": self.tune, **dict(zip(names, means, strict=True))}]
+        return {"tune": self.tune, **dict(zip(names, means, strict=True))}
 
     def _compared(self, point: Point) -> Iterator[Comparison]:
         for rv, lattice, shape in zip(self._rvs, self._lattices, self.shapes, strict=True):
@@ -232,19 +211,6 @@ class LatticeWalk(BlockedStep):
         if self.tune:
             self.shapes[k] = self.shapes[k].learn(parameters, accepted)
         return accepted
-
-    @staticmethod
-    def competence(var, has_grad):
-        """Claim counts of which totals are known, and nothing else."""
-        return Competence.IDEAL if is_lattice(var) else Competence.INCOMPATIBLE
-
-    @staticmethod
-    def _progressbar_config(n_chains=1):
-        return progress_columns(_SHOWN, n_chains)
-
-    @staticmethod
-    def _make_progressbar_update_functions():
-        return progress_updates(_SHOWN)
 
 
 class _CellDensity:

@@ -8,13 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pymc_privacy._compat import (
-    BlockedStep,
-    Competence,
     StepMethodState,
     dataclass_state,
-    get_random_generator,
-    get_value_vars_from_user_vars,
-    modelcontext,
 )
 from pymc_privacy.certificate.base import Comparison
 from pymc_privacy.certificate.certifier import Certifier, after_tuning
@@ -22,10 +17,8 @@ from pymc_privacy.errors import RecordError
 from pymc_privacy.model.database import find_databases
 from pymc_privacy.model.marks import is_marked
 from pymc_privacy.model.points import Point
-from pymc_privacy.step_methods.progress import progress_columns, progress_updates
+from pymc_privacy.step_methods.base import Courier
 from pymc_privacy.step_methods.sweep import Sweep, sweep_statistics
-
-_SHOWN = {"record_sweep_accept": "Records"}
 
 
 @dataclass_state
@@ -35,7 +28,7 @@ class RecordSweepState(StepMethodState):
     tune: bool
 
 
-class RecordSweep(BlockedStep):
+class RecordSweep(Courier):
     """Update every confidential record once, given the parameters and all releases.
 
     Chosen by `pm.sample` for the records of every :class:`~pymc_privacy.Privatized`.
@@ -69,13 +62,14 @@ class RecordSweep(BlockedStep):
     """
 
     name = "record_sweep"
-    default_blocked = True
     default_tune_steps = 0
     stats_dtypes_shapes: ClassVar[dict] = {
         "record_sweep_accept": (np.float64, []),
         "record_sweep_accept_min": (np.float64, []),
     }
     _state_class = RecordSweepState
+    shown: ClassVar[dict] = {"record_sweep_accept": "Records"}
+    claims = staticmethod(is_marked)
 
     def __init__(
         self,
@@ -87,12 +81,7 @@ class RecordSweep(BlockedStep):
         compile_kwargs: dict | None = None,
         blocked: bool = True,
     ):
-        model = modelcontext(model)
-        records = [rv for rv in model.free_RVs if is_marked(rv)] if vars is None else vars
-        self.vars = get_value_vars_from_user_vars(records, model)
-        self.rng = get_random_generator(rng)
-        self.tune = True
-        rvs = [model.values_to_rvs[value] for value in self.vars]
+        model, rvs = self._choose(vars, model, rng)
         strangers = [rv.name for rv in rvs if not is_marked(rv)]
         if strangers or not rvs:
             raise RecordError(
@@ -105,35 +94,15 @@ class RecordSweep(BlockedStep):
             Sweep(database, compile_kwargs, self._certifier) for database in self.databases
         ]
 
-    def setup_chain(self, rng, tune, draws):
-        """Take the chain's generator, and forget the contributions of another chain."""
-        super().setup_chain(rng, tune, draws)
-        self.tune = bool(tune)
-        self._certifier.start_chain()
+    def forget(self) -> None:
+        """Drop the contributions of another chain."""
         for sweep in self._sweeps:
             sweep.forget()
 
-    def step(self, point: Point) -> tuple[Point, list[dict[str, float]]]:
-        """Carry the point through one sweep of each database."""
-        # Draws are recorded by position, so keys keep their order.
-        point = point.copy()
-        self._certifier.check_again(self.tune, lambda: self._compared(point))
-        return point, [sweep_statistics([s.step(self.rng, point) for s in self._sweeps])]
+    def _iterate(self, point: Point) -> dict[str, float]:
+        return sweep_statistics([sweep.step(self.rng, point) for sweep in self._sweeps])
 
     def _compared(self, point: Point) -> Iterator[Comparison]:
         return self._certifier.compare_swept(
             after_tuning(point), [s.compiled for s in self._sweeps]
         )
-
-    @staticmethod
-    def competence(var, has_grad):
-        """Claim record variables, and nothing else."""
-        return Competence.IDEAL if is_marked(var) else Competence.INCOMPATIBLE
-
-    @staticmethod
-    def _progressbar_config(n_chains=1):
-        return progress_columns(_SHOWN, n_chains)
-
-    @staticmethod
-    def _make_progressbar_update_functions():
-        return progress_updates(_SHOWN)

@@ -1,0 +1,106 @@
+"""What all step methods do alike: choose variables, start chains, check, count acceptances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from rich.progress import TextColumn
+from rich.table import Column
+
+from pymc_privacy._compat import (
+    BlockedStep,
+    Competence,
+    TensorVariable,
+    get_random_generator,
+    get_value_vars_from_user_vars,
+    modelcontext,
+)
+from pymc_privacy.certificate.base import Comparison
+from pymc_privacy.certificate.certifier import Certifier
+from pymc_privacy.model.points import Point
+
+
+class Courier(BlockedStep):
+    """Carries points between `pm.sample` and a kernel of `pymc_privacy.algorithms`.
+
+    A step method says which variables it claims, what to compare with the model, and what one
+    iteration does to a point.
+    """
+
+    default_blocked = True
+    default_tune_steps = 1000
+    machine_code: ClassVar[tuple[str, ...]] = ()
+    """Attributes that belong to one process: another makes its own."""
+    shown: ClassVar[Mapping[str, str]] = {}
+    """Statistics in the progress bar, and the titles of their columns."""
+    _certifier: Certifier
+    tune: bool
+
+    @staticmethod
+    def claims(variable: TensorVariable) -> bool:
+        """Tell whether a variable is marked for this step method."""
+        raise NotImplementedError
+
+    def _compared(self, point: Point) -> Iterator[Comparison]:
+        """Compare what was compiled with the model where a chain has come to."""
+        raise NotImplementedError
+
+    def _iterate(self, point: Point) -> dict[str, Any]:
+        """Move a point, in place, and return the statistics of the move."""
+        raise NotImplementedError
+
+    def _choose(self, vars: Any, model: Any, rng: Any) -> tuple[Any, list[TensorVariable]]:
+        """Take what to move, by default all that is claimed; return the model and its variables."""
+        model = modelcontext(model)
+        chosen = [rv for rv in model.free_RVs if self.claims(rv)] if vars is None else vars
+        self.vars = get_value_vars_from_user_vars(chosen, model)
+        self.rng = get_random_generator(rng)
+        self.tune = True
+        return model, [model.values_to_rvs[value] for value in self.vars]
+
+    def __getstate__(self) -> dict:
+        return self.__dict__ | dict.fromkeys(self.machine_code)
+
+    def setup_tuning(self, steps: int) -> None:
+        """Forget what was learnt, and plan to learn for so many steps."""
+
+    def forget(self) -> None:
+        """Drop what was read from the point and the data of another chain."""
+
+    def setup_chain(self, rng: np.random.Generator, tune: int, draws: int) -> None:
+        """Take the chain's generator and its plan."""
+        super().setup_chain(rng, tune, draws)
+        self.setup_tuning(tune)
+        self.tune = bool(tune)
+        self._certifier.start_chain()
+        self.forget()
+
+    def stop_tuning(self) -> None:
+        """Keep what was learnt, from here on."""
+        self.tune = False
+
+    def step(self, point: Point) -> tuple[Point, list[dict[str, Any]]]:
+        """Carry a point through one iteration."""
+        # Draws are recorded by position, so keys keep their order.
+        point = point.copy()
+        self._certifier.check_again(self.tune, lambda: self._compared(point))
+        return point, [self._iterate(point)]
+
+    @classmethod
+    def competence(cls, var: TensorVariable, has_grad: bool) -> Competence:
+        """Claim marked variables, and nothing else."""
+        return Competence.IDEAL if cls.claims(var) else Competence.INCOMPATIBLE
+
+    @classmethod
+    def _progressbar_config(cls, n_chains: int = 1) -> tuple[list[TextColumn], dict]:
+        columns = [
+            TextColumn(f"{{task.fields[{name}]:0.2f}}", table_column=Column(title, ratio=1))
+            for name, title in cls.shown.items()
+        ]
+        return columns, {name: [0.0] * n_chains for name in cls.shown}
+
+    @classmethod
+    def _make_progressbar_update_functions(cls) -> tuple[Any, ...]:
+        return (lambda stats: {name: stats[name] for name in cls.shown},)
