@@ -19,7 +19,13 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.certificate.base import Comparison
 from pymc_privacy.certificate.certifier import Certifier
+from pymc_privacy.errors import RecordError
 from pymc_privacy.model.points import Point
+
+
+def reals(*names: str) -> dict[str, tuple[type, list]]:
+    """Return the types of statistics that are one real number each."""
+    return {name: (np.float64, []) for name in names}
 
 
 class Courier(BlockedStep):
@@ -59,6 +65,18 @@ class Courier(BlockedStep):
         self.rng = get_random_generator(rng)
         self.tune = True
         return model, [model.values_to_rvs[value] for value in self.vars]
+
+    def _choose_only_claimed(
+        self, vars: Any, model: Any, rng: Any, what: str
+    ) -> tuple[Any, list[TensorVariable]]:
+        """Do the same, and refuse variables that are not claimed; ``what`` says which ones are."""
+        model, rvs = self._choose(vars, model, rng)
+        strangers = ", ".join(repr(rv.name) for rv in rvs if not self.claims(rv))
+        if strangers or not rvs:
+            raise RecordError(
+                f"{type(self).__name__} updates {what}; got {strangers or 'a model without any'}."
+            )
+        return model, rvs
 
     def __getstate__(self) -> dict:
         return self.__dict__ | dict.fromkeys(self.machine_code)

@@ -25,7 +25,7 @@ from pymc_privacy.model.database import check_locality
 from pymc_privacy.model.marks import is_marked, moves_with_size
 from pymc_privacy.model.sized_records import is_sized
 from pymc_privacy.step_methods import effort
-from pymc_privacy.step_methods.base import Courier
+from pymc_privacy.step_methods.base import Courier, reals
 from pymc_privacy.step_methods.latest import Latest
 from pymc_privacy.step_methods.resizing import Resizing, no_room, with_reserve
 from pymc_privacy.step_methods.sweep import sweep_statistics
@@ -114,15 +114,19 @@ class BirthDeath(Courier):
         "birth_death_size": (np.int64, []),
         "birth_death_births": (np.int64, []),
         "birth_death_deaths": (np.int64, []),
-        "birth_death_jump_accept": (np.float64, []),
-        "birth_death_jump_scale": (np.float64, []),
+        **reals(
+            "birth_death_jump_accept",
+            "birth_death_jump_scale",
+        ),
         "birth_death_capacity_hits": (np.int64, []),
-        "birth_death_centred_accept": (np.float64, []),
-        "birth_death_noncentred_accept": (np.float64, []),
-        "birth_death_leap_accept": (np.float64, []),
-        "birth_death_noncentred_scale": (np.float64, []),
-        "record_sweep_accept": (np.float64, []),
-        "record_sweep_accept_min": (np.float64, []),
+        **reals(
+            "birth_death_centred_accept",
+            "birth_death_noncentred_accept",
+            "birth_death_leap_accept",
+            "birth_death_noncentred_scale",
+            "record_sweep_accept",
+            "record_sweep_accept_min",
+        ),
         "warning": (SamplerWarning, None),
     }
     _state_class = BirthDeathState

@@ -22,7 +22,7 @@ from pymc_privacy.model.database import find_databases
 from pymc_privacy.model.marks import is_interwoven, is_marked
 from pymc_privacy.model.points import Point
 from pymc_privacy.step_methods import effort
-from pymc_privacy.step_methods.base import Courier
+from pymc_privacy.step_methods.base import Courier, reals
 from pymc_privacy.step_methods.latest import Latest
 from pymc_privacy.step_methods.sweep import Sweep, sweep_statistics
 from pymc_privacy.targets.by_address import MovesByAddress
@@ -87,15 +87,15 @@ class Interweave(Courier):
     """
 
     name = "interweave"
-    stats_dtypes_shapes: ClassVar[dict] = {
-        "interweave_centred_accept": (np.float64, []),
-        "interweave_noncentred_accept": (np.float64, []),
-        "interweave_leap_accept": (np.float64, []),
-        "interweave_centred_scale": (np.float64, []),
-        "interweave_noncentred_scale": (np.float64, []),
-        "record_sweep_accept": (np.float64, []),
-        "record_sweep_accept_min": (np.float64, []),
-    }
+    stats_dtypes_shapes: ClassVar[dict] = reals(
+        "interweave_centred_accept",
+        "interweave_noncentred_accept",
+        "interweave_leap_accept",
+        "interweave_centred_scale",
+        "interweave_noncentred_scale",
+        "record_sweep_accept",
+        "record_sweep_accept_min",
+    )
     _state_class = InterweaveState
     shown: ClassVar[dict] = {
         "record_sweep_accept": "Records",

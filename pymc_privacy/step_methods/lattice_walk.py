@@ -23,8 +23,7 @@ from pymc_privacy.distributions.linear_measurements import (
     is_lattice,
     measurements_of,
 )
-from pymc_privacy.errors import RecordError
-from pymc_privacy.step_methods.base import Courier
+from pymc_privacy.step_methods.base import Courier, reals
 from pymc_privacy.targets.lattice_walk import (
     carry_program,
     check_cells,
@@ -94,10 +93,12 @@ class LatticeWalk(Courier):
     name = "lattice_walk"
     stats_dtypes_shapes: ClassVar[dict] = {
         "tune": (np.bool_, []),
-        "lattice_walk_accept": (np.float64, []),
-        "lattice_walk_pair_accept": (np.float64, []),
-        "lattice_walk_direction_accept": (np.float64, []),
-        "lattice_walk_carry_accept": (np.float64, []),
+        **reals(
+            "lattice_walk_accept",
+            "lattice_walk_pair_accept",
+            "lattice_walk_direction_accept",
+            "lattice_walk_carry_accept",
+        ),
     }
     _state_class = LatticeWalkState
     shown: ClassVar[dict] = {"lattice_walk_accept": "Counts"}
@@ -115,13 +116,8 @@ class LatticeWalk(Courier):
         compile_kwargs: dict | None = None,
         blocked: bool = True,
     ):
-        model, rvs = self._choose(vars, model, rng)
-        strangers = [rv.name for rv in rvs if not is_lattice(rv)]
-        if strangers or not rvs:
-            raise RecordError(
-                "LatticeWalk updates the counts behind LinearMeasurements; got "
-                f"{', '.join(map(repr, strangers)) or 'a model without any'}."
-            )
+        what = "the counts behind LinearMeasurements"
+        model, rvs = self._choose_only_claimed(vars, model, rng, what)
         self._sweeps, self._carries = sweeps, carries
         self._model, self._rvs = model, rvs
         self._certifier = Certifier(model)

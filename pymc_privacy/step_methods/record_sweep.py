@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-import numpy as np
-
 from pymc_privacy._compat import (
     StepMethodState,
     dataclass_state,
 )
 from pymc_privacy.certificate.base import Comparison
 from pymc_privacy.certificate.certifier import Certifier, after_tuning
-from pymc_privacy.errors import RecordError
 from pymc_privacy.model.database import find_databases
 from pymc_privacy.model.marks import is_marked
 from pymc_privacy.model.points import Point
-from pymc_privacy.step_methods.base import Courier
+from pymc_privacy.step_methods.base import Courier, reals
 from pymc_privacy.step_methods.sweep import Sweep, sweep_statistics
 
 
@@ -63,10 +60,10 @@ class RecordSweep(Courier):
 
     name = "record_sweep"
     default_tune_steps = 0
-    stats_dtypes_shapes: ClassVar[dict] = {
-        "record_sweep_accept": (np.float64, []),
-        "record_sweep_accept_min": (np.float64, []),
-    }
+    stats_dtypes_shapes: ClassVar[dict] = reals(
+        "record_sweep_accept",
+        "record_sweep_accept_min",
+    )
     _state_class = RecordSweepState
     shown: ClassVar[dict] = {"record_sweep_accept": "Records"}
     claims = staticmethod(is_marked)
@@ -81,13 +78,8 @@ class RecordSweep(Courier):
         compile_kwargs: dict | None = None,
         blocked: bool = True,
     ):
-        model, rvs = self._choose(vars, model, rng)
-        strangers = [rv.name for rv in rvs if not is_marked(rv)]
-        if strangers or not rvs:
-            raise RecordError(
-                "RecordSweep updates the records behind a Privatized release; got "
-                f"{', '.join(map(repr, strangers)) or 'a model without any'}."
-            )
+        what = "the records behind a Privatized release"
+        model, rvs = self._choose_only_claimed(vars, model, rng, what)
         self.databases = find_databases(model, rvs)
         self._certifier = Certifier(model)
         self._sweeps = [
