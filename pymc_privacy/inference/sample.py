@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from pymc_privacy._compat import (
@@ -107,7 +109,8 @@ def sample(
     _check_log_likelihood(kwargs, names - stored)
     kwargs |= _with_starts(model, kwargs)
     if kwargs.get("step") is None and records:
-        kwargs |= _default_steps(model, kwargs)
+        with _said_to_compile(kwargs.get("quiet", False)):
+            kwargs |= _default_steps(model, kwargs)
     checks, quiet = kwargs.get("compute_convergence_checks", True), kwargs.get("quiet", False)
     if not kwargs.get("return_inferencedata", True):
         with stopped_in_a_sentence():
@@ -128,6 +131,17 @@ def sample(
     return result
 
 
+@contextmanager
+def _said_to_compile(quiet: bool) -> Iterator[None]:
+    """Say that something is being compiled, and how long it took."""
+    log, start = logging.getLogger("pymc"), time.perf_counter()
+    if not quiet:
+        log.info("Compiling the model; machine code is kept on disk for the next time.")
+    yield
+    if not quiet:
+        log.info("Compiled in %.1f seconds.", time.perf_counter() - start)
+
+
 def _default_steps(model, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Put our own steps first, and give NUTS a density without the constant releases."""
     compile_kwargs = kwargs.get("compile_kwargs")
@@ -142,6 +156,8 @@ def _default_steps(model, kwargs: dict[str, Any]) -> dict[str, Any]:
         for method in (BirthDeath, CountStates, Interweave, RecordSweep)
         if method in chosen
     ]
+    for step in ours:
+        step.compile(start_of(model))
     defaults: dict[str, Any] = {"step": ours}
     if NUTS in chosen:
         databases = [database for step in ours for database in step.databases]

@@ -43,6 +43,7 @@ class Courier(BlockedStep):
     """Statistics in the progress bar, and the titles of their columns."""
     _certifier: Certifier
     tune: bool
+    sampling_state: Any
 
     @staticmethod
     def claims(variable: TensorVariable) -> bool:
@@ -80,6 +81,13 @@ class Courier(BlockedStep):
 
     def __getstate__(self) -> dict:
         return self.__dict__ | dict.fromkeys(self.machine_code)
+
+    def compile(self, point: Point) -> None:
+        """Make one iteration and forget it: chains then share what was compiled."""
+        state = self.sampling_state
+        self.step(point)
+        self.sampling_state = state
+        self.forget()
 
     def setup_tuning(self, steps: int) -> None:
         """Forget what was learnt, and plan to learn for so many steps."""
