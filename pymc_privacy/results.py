@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 from arviz_stats import ess, rhat
 
+from pymc_privacy._compat import Model
 from pymc_privacy.accounting import compose
 from pymc_privacy.errors import (
     CapacityError,
@@ -28,7 +29,7 @@ ESS_PER_CHAIN = 25
 OFTEN = 1e-3
 
 
-def attach_privacy(result: xr.DataTree, model) -> None:
+def attach_privacy(result: xr.DataTree, model: Model) -> None:
     """Add a ``privacy`` group: each release, its mechanism, and what is promised.
 
     ``guarantee`` is what all releases promise together, ``guarantee_of_each`` what each does.
@@ -188,7 +189,7 @@ def check_capacity(result: xr.DataTree) -> None:
     warnings.warn(message, CapacityWarning, stacklevel=3)
 
 
-def blank_absent_records(result: xr.DataTree, model) -> None:
+def blank_absent_records(result: xr.DataTree, model: Model) -> None:
     """Make rows that do not exist not a number, wherever records and their sizes are kept."""
     for group in ("posterior", "prior", "predictions", "posterior_predictive"):
         if group not in result.children:

@@ -28,6 +28,7 @@ from pymc_privacy._compat import (
     INTERPRETED,
     CheckParameterValue,
     FunctionGraph,
+    Model,
     OpFromGraph,
     TensorVariable,
     Variable,
@@ -190,7 +191,7 @@ class Reference:
     are read when it is called.
     """
 
-    def __init__(self, model):
+    def __init__(self, model: Model):
         self.model = model
         self.factors = [factor.name for factor in factors_of(model)]
         self._releases = [
@@ -300,7 +301,7 @@ class Pair(NamedTuple):
     there: Point
 
 
-def prior_pairs(model, parameters: Collection[str], draws: Iterator[Point]) -> list[Pair]:
+def prior_pairs(model: Model, parameters: Collection[str], draws: Iterator[Point]) -> list[Pair]:
     """Return pairs near each other and far apart, at several records, and at all their values."""
     a, b, c = islice(draws, 3)
     records = [model.rvs_to_values[rv].name for rv in model.free_RVs if is_marked(rv)]
@@ -321,7 +322,7 @@ def beyond(pairs: Sequence[Pair], parameters: Collection[str]) -> list[Pair]:
     return [Pair("far out", a, toward(a, b, parameters, share)) for share in (-4.0, 4.0)]
 
 
-def parameters_of(model) -> list[str]:
+def parameters_of(model: Model) -> list[str]:
     """Return the values of all continuous variables that are not records."""
     return [
         model.rvs_to_values[rv].name
@@ -338,7 +339,7 @@ def toward(point: Point, other: Point, names: Collection[str], share: float) -> 
     }
 
 
-def _every_value(model, point: Point) -> Point | None:
+def _every_value(model: Model, point: Point) -> Point | None:
     """Let records of few values run through all of them, each variable slower than the last."""
     found: Point = {}
     slower = 1

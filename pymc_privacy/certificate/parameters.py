@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_privacy._compat import BernoulliRV, CategoricalRV, TensorVariable, ancestors
+from pymc_privacy._compat import BernoulliRV, CategoricalRV, Model, TensorVariable, ancestors
 from pymc_privacy.certificate.base import (
     MANY_VALUES,
     Comparison,
@@ -222,7 +222,7 @@ def base_of(program, rng: np.random.Generator, q, held, x) -> tuple[np.ndarray, 
     return tuple(np.ascontiguousarray(c) for c in program.functions["base"](rng, q, *held, *x))
 
 
-def log_weight(model, carried: CarriedRecords):
+def log_weight(model: Model, carried: CarriedRecords):
     """Return the log density of base variates as a function of a point and of them."""
     if not carried.weights:
         return lambda point, u: 0.0

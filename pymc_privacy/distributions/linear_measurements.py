@@ -11,6 +11,7 @@ import pytensor.tensor as pt
 from pymc_privacy._compat import (
     INTERPRETED,
     Distribution,
+    Model,
     TensorVariable,
     Variable,
     _logprob,
@@ -203,7 +204,7 @@ def is_lattice(variable: TensorVariable) -> bool:
     return variable.owner is not None and isinstance(variable.owner.op, LatticeCounts)
 
 
-def measurements_of(model, counts: TensorVariable) -> list[TensorVariable]:
+def measurements_of(model: Model, counts: TensorVariable) -> list[TensorVariable]:
     """Return all measurements of some counts, exact ones included."""
     return [
         rv
@@ -218,7 +219,7 @@ def is_exact(measurement: TensorVariable) -> bool:
     return isinstance(measurement.owner.op.mechanism, Exact)
 
 
-def exact_totals(model, counts: TensorVariable) -> tuple[np.ndarray, np.ndarray]:
+def exact_totals(model: Model, counts: TensorVariable) -> tuple[np.ndarray, np.ndarray]:
     """Return the matrix and the values of all exact totals of some counts."""
     exact = [rv for rv in measurements_of(model, counts) if is_exact(rv)]
     cells = counts.type.shape[0]
@@ -230,7 +231,7 @@ def exact_totals(model, counts: TensorVariable) -> tuple[np.ndarray, np.ndarray]
     )
 
 
-def _check_counts(name: str, counts: Any, model) -> None:
+def _check_counts(name: str, counts: Any, model: Model) -> None:
     own = isinstance(counts, TensorVariable) and counts in model.free_RVs
     if not own or counts.ndim != 1 or counts.type.shape[0] is None:
         raise RecordError(
@@ -295,7 +296,7 @@ def _mark_counts(counts: TensorVariable) -> None:
         mark(counts, LatticeCounts)
 
 
-def _start_within(counts: TensorVariable, model) -> None:
+def _start_within(counts: TensorVariable, model: Model) -> None:
     """Let chains start at counts that have all exact totals."""
     matrix, totals = exact_totals(model, counts)
     least, most = (np.broadcast_to(end, counts.type.shape) for end in support(counts))

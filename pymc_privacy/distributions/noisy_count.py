@@ -212,7 +212,7 @@ def _check_mechanism(mechanism: Any, tail: Any) -> None:
     count_window(mechanism, math.log(tail))
 
 
-def _check_count(name: str, count: Any, model) -> None:
+def _check_count(name: str, count: Any, model: pm.Model) -> None:
     """Refuse what is not the law of independent counts >= 0 that are nobody else's."""
     unnamed = isinstance(count, TensorVariable) and count.owner is not None
     if not unnamed or count in model.basic_RVs or not hasattr(count.owner.op, "ndim_supp"):
@@ -239,7 +239,7 @@ def _check_count(name: str, count: Any, model) -> None:
             )
 
 
-def _at_some_points(model, graph: TensorVariable) -> list[np.ndarray]:
+def _at_some_points(model: pm.Model, graph: TensorVariable) -> list[np.ndarray]:
     """Return a graph where the model starts, and at some draws of its parameters."""
     [by_values] = model.replace_rvs_by_values([graph])
     function = compile_graph(

@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
     Cast,
+    Model,
     RandomVariable,
     TensorVariable,
     Variable,
@@ -96,13 +97,15 @@ def contributions_of(release: TensorVariable) -> TensorVariable:
     return release.owner.op.dist_params(release.owner)[0]
 
 
-def release_density(model, release: TensorVariable, statistic: TensorVariable) -> TensorVariable:
+def release_density(
+    model: Model, release: TensorVariable, statistic: TensorVariable
+) -> TensorVariable:
     """Return the log density of a published value, given the statistic behind it."""
     mechanism, value = release.owner.op.mechanism, model.rvs_to_values[release]
     return pt.as_tensor(mechanism.log_density(value, statistic)).sum()
 
 
-def observed_value(model, release: TensorVariable) -> np.ndarray:
+def observed_value(model: Model, release: TensorVariable) -> np.ndarray:
     """Return the published value, checked again because data can be set after the fact."""
     value, op = model.rvs_to_values[release], release.owner.op
     # A cast to the release's integer type would hide fractions.
@@ -114,7 +117,7 @@ def observed_value(model, release: TensorVariable) -> np.ndarray:
     )
 
 
-def released_contributions(model) -> list[TensorVariable]:
+def released_contributions(model: Model) -> list[TensorVariable]:
     """Return what records contribute to each release of a model."""
     return [contributions_of(rv) for rv in model.basic_RVs if type(rv.owner.op) is PrivatizedRV]
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
+    Model,
     OpFromGraph,
     SymbolicRandomVariable,
     TensorVariable,
@@ -77,6 +78,6 @@ def size_of(records: TensorVariable) -> TensorVariable:
     return records.owner.inputs[1]
 
 
-def sizes_of(model) -> dict[TensorVariable, int]:
+def sizes_of(model: Model) -> dict[TensorVariable, int]:
     """Return the random sizes of a model's records, and the capacity of each."""
     return {size_of(rv): rv.type.shape[0] for rv in model.free_RVs if is_sized(rv)}

@@ -14,6 +14,7 @@ import pytensor.tensor as pt
 from pymc_privacy._compat import (
     CACHED_SRC_FUNCTIONS,
     In,
+    Model,
     NullTypeGradError,
     TensorVariable,
     Variable,
@@ -106,7 +107,7 @@ class Graph(NamedTuple):
 
 
 def compile_program(
-    model,
+    model: Model,
     parameters: Sequence[Variable],
     records: Sequence[Variable],
     graphs: Mapping[str, Graph],

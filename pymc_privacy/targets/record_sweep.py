@@ -10,6 +10,7 @@ import numpy as np
 
 from pymc_privacy._compat import (
     In,
+    Model,
     Out,
     RandomGeneratorType,
     TensorVariable,
@@ -173,7 +174,7 @@ def _weight_ratio(
     return [graph_replace(now, fresh, strict=False) - now]
 
 
-def _value_inputs(model, outputs: Sequence[TensorVariable]) -> list[Variable]:
+def _value_inputs(model: Model, outputs: Sequence[TensorVariable]) -> list[Variable]:
     above = set(ancestors(outputs))
     return [value for value in model.value_vars if value in above]
 

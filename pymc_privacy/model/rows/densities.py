@@ -8,14 +8,14 @@ from typing import Any
 
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import CategoricalRV, MvNormalRV, TensorVariable, law_parameters
+from pymc_privacy._compat import CategoricalRV, Model, MvNormalRV, TensorVariable, law_parameters
 from pymc_privacy.model.marks import is_marked
 from pymc_privacy.model.rows.expressions import MOST_UNROLLED
 from pymc_privacy.reparameterise import reparameterisation_of
 from pymc_privacy.reparameterise.multivariate import factor_of
 
 
-def row_density(model, factor: TensorVariable) -> TensorVariable | None:
+def row_density(model: Model, factor: TensorVariable) -> TensorVariable | None:
     """Return the log density of records, one number each, where PyMC's own is not elementwise.
 
     Parameters outside their domain are not looked for: a model is checked where it starts.
