@@ -42,6 +42,7 @@ def _truncated_normal(rng, shape, *parameters):
     """Draw u, which follows a standard Laplace law, and carry it to the parameters."""
     following, u = pt.random.laplace(0.0, 1.0, size=shape, rng=rng, return_next_rng=True)
     form = reparameterise.dispatch(TruncatedNormalRV)(None, *parameters)
+    assert form is not None  # this law has a form, whatever its parameters are
     return following, form.forward(u, *parameters)
 
 

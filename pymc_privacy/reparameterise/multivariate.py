@@ -46,7 +46,7 @@ def _forward(z, mu, covariance):
 
 def _inverse(x, w, mu, covariance):
     centred = x - mu
-    z = []
+    z: list[TensorVariable] = []
     for j, row in enumerate(factor_of(covariance)):
         known = sum((part * z[k] for k, part in enumerate(row[:-1])), start=0.0)
         z.append((centred[..., j] - known) / row[-1])

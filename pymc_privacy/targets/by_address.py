@@ -97,6 +97,7 @@ class MovesByAddress:
         if self._records is None or not self._records.fit(records):
             self._lay_out(q, held, records)
         memory, own = self._memory, self._records
+        assert own is not None  # laid out above
         own.copy_in(records)
         addresses = memory.addresses(held)
         q, (flat,), *rest = self._moves(rng, q, (), (own.flat,), addresses, centred, wide, local)

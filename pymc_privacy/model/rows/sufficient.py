@@ -18,7 +18,7 @@ is not, with r the mean of the x_i or anything near it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce, singledispatch
 from itertools import product
 from typing import Any, NamedTuple
@@ -301,7 +301,7 @@ def _where(expansion: Expansion, condition: Any, term: Term) -> Term:
 
 def _mixed_choice(expansion, condition, left, right):
     """Take apart "both hold" where one condition is on the record, one on the parameters."""
-    parts = condition.owner.inputs if condition.owner else ()
+    parts: Sequence[Any] = condition.owner.inputs if condition.owner else ()
     both = isinstance(condition.owner.op, ps.basic.Mul | ps.basic.AND) if parts else False
     if not both or len(parts) != 2:
         raise NotSufficient("a condition mixes records and parameters")
