@@ -96,7 +96,9 @@ def _factorise_once(graph: FunctionGraph) -> None:
                 graph.replace_all([(draw, fresh), (state, following)], import_missing=True)
 
 
-def _normal_rows(rng: Variable, shape: Sequence[Variable], factor: TensorVariable):
+def _normal_rows(
+    rng: Variable, shape: Sequence[Variable], factor: TensorVariable
+) -> tuple[Variable, TensorVariable]:
     following, z = pt.random.normal(size=shape, rng=rng, return_next_rng=True)
     width = factor.type.shape[-1]
     if width is None or width > 8:
