@@ -138,12 +138,12 @@ def on_cells(
 
 
 @singledispatch
-def _log_probability(op: Any, value: TensorVariable, *parameters: TensorVariable):
+def _log_probability(op: Any, value: TensorVariable, *parameters: TensorVariable) -> TensorVariable:
     return _logprob(op, (value,), None, None, *parameters)
 
 
 @_log_probability.register(CategoricalRV)
-def _category(op, value, p):
+def _category(op: Any, value: TensorVariable, p: TensorVariable) -> TensorVariable:
     """Look up log p at the value; axes of p stand behind the same axes of the value."""
     p = pt.as_tensor(p)
     places: list[Any] = []

@@ -174,7 +174,13 @@ def _database(model: Model, records: list[TensorVariable], factors: Factors) -> 
     )
 
 
-def _probe(model: Model, records, releases, weights, start: Point) -> Probe:
+def _probe(
+    model: Model,
+    records: Sequence[TensorVariable],
+    releases: Sequence[TensorVariable],
+    weights: Sequence[TensorVariable],
+    start: Point,
+) -> Probe:
     """Return what tells whether anything that sees the records mixes them."""
     densities = log_densities(model, weights)
     graphs = {f"the contributions to {r.name!r}": contributions_of(r) for r in releases}

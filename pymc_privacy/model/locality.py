@@ -340,7 +340,9 @@ def _length(model: Model, contributions: TensorVariable, axis: int, start: Point
     return length
 
 
-def _with_rows(model: Model, graph: TensorVariable, size: int, start) -> list[TensorVariable]:
+def _with_rows(
+    model: Model, graph: TensorVariable, size: int, start: Point
+) -> list[TensorVariable]:
     """Return the free variables behind a graph that have one independent row per record."""
     above = set(ancestors([graph]))
     return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numba
@@ -9,6 +10,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
+    Apply,
     Cast,
     Model,
     RandomVariable,
@@ -37,7 +39,9 @@ class PrivatizedRV(RandomVariable):
         self.local = local
         super().__init__(**props)
 
-    def rng_fn(self, rng, contributions, size=None):
+    def rng_fn(
+        self, rng: np.random.Generator, contributions: np.ndarray, size: Any = None
+    ) -> np.ndarray:
         """Draw a release; seedable, and so for simulation only."""
         statistic = contributions.sum(axis=0) if self.sums else contributions
         return np.asarray(self.mechanism.simulate(rng, statistic)).astype(self.dtype)
@@ -53,31 +57,44 @@ class PrivatizedRV(RandomVariable):
 
 
 @_logprob.register(PrivatizedRV)
-def _privatized_logprob(op, values, rng, size, contributions, **kwargs):
+def _privatized_logprob(
+    op: PrivatizedRV,
+    values: Sequence[TensorVariable],
+    rng: Variable,
+    size: Variable,
+    contributions: TensorVariable,
+    **kwargs: Any,
+) -> TensorVariable:
     [release] = values
     log_density = op.mechanism.log_density(release, op.statistic(contributions))
     return log_density.sum() if op.sums and log_density.ndim else log_density
 
 
 @_support_point.register(PrivatizedRV)
-def _privatized_support_point(op, rv, rng, size, contributions):
+def _privatized_support_point(
+    op: PrivatizedRV,
+    rv: TensorVariable,
+    rng: Variable,
+    size: Variable,
+    contributions: TensorVariable,
+) -> TensorVariable:
     if rv.type.shape != op.statistic(contributions).type.shape:
         return pt.zeros(rv.shape, dtype=rv.dtype)
     return op.statistic(contributions).astype(rv.dtype)
 
 
 @numba_core_rv_funcify.register(PrivatizedRV)
-def _privatized_numba(op, node):
+def _privatized_numba(op: PrivatizedRV, node: Apply) -> tuple[Any, int | None]:
     """Draw through the mechanism's own simulator, so that its law is written once."""
     dtype, ndim = node.outputs[1].type.numpy_dtype, op.ndim_supp
     returned = numba.types.Array(numba.from_dtype(dtype), ndim, "C")
 
-    def simulate(rng, contributions):
+    def simulate(rng: np.random.Generator, contributions: np.ndarray) -> np.ndarray:
         # Exactly the declared rank and layout, which the machine code does not look at again.
         return np.asarray(op.rng_fn(rng, np.asarray(contributions)), order="C")
 
     @numba_njit
-    def draw(rng, contributions):
+    def draw(rng, contributions):  # type: ignore[no-untyped-def]
         with numba.objmode(release=returned):
             release = simulate(rng, contributions)
         return release

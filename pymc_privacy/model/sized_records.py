@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pytensor.tensor as pt
 
@@ -27,7 +30,7 @@ class RecordsRV(SymbolicRandomVariable):
     _print_name = ("Records", "\\operatorname{Records}")
 
     @classmethod
-    def rv_op(cls, dist, size):
+    def rv_op(cls, dist: TensorVariable, size: TensorVariable) -> TensorVariable:
         """Wrap a law with one row per possible record."""
         rows, number = dist.type(), size.type()
         op = cls(inputs=[rows, number], outputs=[rows.copy()], ndim_supp=dist.owner.op.ndim_supp)
@@ -35,14 +38,20 @@ class RecordsRV(SymbolicRandomVariable):
 
 
 @_logprob.register(RecordsRV)
-def _records_logprob(op, values, dist, size, **kwargs):
+def _records_logprob(
+    op: RecordsRV,
+    values: Sequence[TensorVariable],
+    dist: TensorVariable,
+    size: TensorVariable,
+    **kwargs: Any,
+) -> TensorVariable:
     [value] = values
     density = _logprob_helper(dist, value)
     return pt.where(_exist(density, size), density, 0.0)
 
 
 @_default_transform.register(RecordsRV)
-def _records_are_not_transformed(op, rv):
+def _records_are_not_transformed(op: RecordsRV, rv: TensorVariable) -> None:
     # A transform would count its Jacobian in rows that do not exist.
     return None
 
