@@ -103,7 +103,7 @@ def _draw(logs: list[TensorVariable], size: int) -> TensorVariable:
     return cell
 
 
-def _look_up(table, drawn: TensorVariable) -> TensorVariable:
+def _look_up(table: np.ndarray, drawn: TensorVariable) -> TensorVariable:
     """Return the values of the drawn cells."""
     if table.ndim == 1 and (table == table[0] + range(len(table))).all():
         return drawn + table[0]

@@ -7,7 +7,7 @@ longer than n, and read the first n rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -176,7 +176,7 @@ class Sizing:
             for (value, array), k in zip(self.arrays.items(), self.number_of.values(), strict=True)
         }
 
-    def _pairs(self):
+    def _pairs(self) -> Iterator[tuple[TensorVariable, Variable]]:
         return zip(self.coordinates, self._values, strict=True)
 
     def first_rows(self, array: TensorVariable, k: int) -> TensorVariable:

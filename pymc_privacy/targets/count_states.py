@@ -126,7 +126,9 @@ def _verify(counted: CountedDatabase) -> None:
         raise NotCounted("the model says of single records what it does not say of cells")
 
 
-def _evaluate(inputs: Sequence[Variable], graphs: Sequence[TensorVariable], point: Point):
+def _evaluate(
+    inputs: Sequence[Variable], graphs: Sequence[TensorVariable], point: Point
+) -> list[np.ndarray]:
     try:
         function = compile_graph(inputs, list(graphs), on_unused_input="ignore", mode=INTERPRETED)
         return function(*(point[value.name] for value in inputs))
@@ -170,7 +172,9 @@ def compile_counts(
     )
 
 
-def _prior(model: Model, parameters, counted) -> TensorVariable:
+def _prior(
+    model: Model, parameters: Sequence[Variable], counted: Sequence[CountedDatabase]
+) -> TensorVariable:
     """Return the log density of whatever depends on the parameters, but for records."""
     ours = {f for c in counted for f in (*c.database.records, *c.database.releases)}
     terms = log_densities(model, [f for f in factors_of(model) if f not in ours])
@@ -178,7 +182,9 @@ def _prior(model: Model, parameters, counted) -> TensorVariable:
     return reduce(pt.add, moving, pt.constant(0.0))
 
 
-def _log_noise(model: Model, counted, totals: TensorVariable) -> TensorVariable:
+def _log_noise(
+    model: Model, counted: Sequence[CountedDatabase], totals: TensorVariable
+) -> TensorVariable:
     """Return the log density of all releases as a function of the totals, one vector."""
     density, first = pt.constant(0.0), 0
     for release in (r for c in counted for r in c.database.releases):
