@@ -26,6 +26,7 @@ import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
     INTERPRETED,
+    Apply,
     CheckParameterValue,
     FunctionGraph,
     Model,
@@ -207,7 +208,7 @@ class Reference:
         )
 
     @cached_property
-    def _stable_terms(self):
+    def _stable_terms(self) -> Callable[..., list[np.ndarray]]:
         return plain_function(self.model.value_vars, simplified(_spelled_out(self._graphs)))
 
     def terms(self, point: Point) -> Terms:
@@ -268,7 +269,9 @@ class Reference:
         return [point[value.name] for value in self.model.value_vars]
 
 
-def plain_function(inputs: Sequence[Variable], outputs: Sequence[TensorVariable]):
+def plain_function(
+    inputs: Sequence[Variable], outputs: Sequence[TensorVariable]
+) -> Callable[..., list[np.ndarray]]:
     """Compile nothing and rewrite nothing: evaluate graphs node by node with NumPy."""
     return interpret(list(inputs), _spelled_out(list(outputs)))
 
@@ -285,7 +288,7 @@ def _spelled_out(graphs: list[TensorVariable]) -> list[TensorVariable]:
     return list(graph.outputs)
 
 
-def _written(node) -> list[TensorVariable]:
+def _written(node: Apply) -> list[TensorVariable]:
     if isinstance(node.op, OpFromGraph):
         return inline_ofg_node(node)
     value, *conditions = node.inputs
