@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from pymc_privacy.errors import (
     GuaranteeError,
     MixingWarning,
 )
+from pymc_privacy.mechanisms import Mechanism
 from pymc_privacy.model.marks import is_marked
 from pymc_privacy.model.releases import is_release
 from pymc_privacy.model.sized_records import is_sized, size_of
@@ -98,7 +99,7 @@ def observed_values(result: xr.DataTree) -> tuple[dict[str, np.ndarray], list[st
     return {str(k): v.values for k, v in observed.data_vars.items()}, [str(k) for k in constant]
 
 
-def _promise(mechanism) -> str:
+def _promise(mechanism: Mechanism) -> str:
     return "not stated" if mechanism.guarantee is None else str(mechanism.guarantee)
 
 
@@ -229,7 +230,7 @@ def describe_moves(result: xr.DataTree) -> str:
     return f"Moves: {'; '.join(parts)}." if parts else ""
 
 
-def _worst(diagnostic: xr.Dataset, reduce) -> dict[str, float]:
+def _worst(diagnostic: xr.Dataset, reduce: Callable[[Any], Any]) -> dict[str, float]:
     return {str(name): float(reduce(value)) for name, value in diagnostic.data_vars.items()}
 
 

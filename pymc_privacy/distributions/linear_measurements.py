@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -44,13 +45,13 @@ class Matrix:
         self.values = values
         self.values.setflags(write=False)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Matrix) and np.array_equal(self.values, other.values)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash((self.values.shape, self.values.tobytes()))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         digest = sha256(self.values.tobytes()).hexdigest()[:16]
         return f"Matrix({self.values.shape[0]} x {self.values.shape[1]}, {digest})"
 
@@ -66,7 +67,7 @@ class LinearMeasurementsRV(PrivatizedRV):
         self.matrix = matrix
         super().__init__(**props)
 
-    def rng_fn(self, rng, counts, size=None):
+    def rng_fn(self, rng: np.random.Generator, counts: np.ndarray, size: Any = None) -> np.ndarray:
         """Draw a release; seedable, and so for simulation only."""
         totals = self.matrix.values @ counts
         return np.asarray(self.mechanism.simulate(rng, totals)).astype(self.dtype)
@@ -77,18 +78,33 @@ class LinearMeasurementsRV(PrivatizedRV):
 
 
 @_logprob.register(LinearMeasurementsRV)
-def _linear_measurements_logprob(op, values, rng, size, counts, **kwargs):
+def _linear_measurements_logprob(
+    op: LinearMeasurementsRV,
+    values: Sequence[TensorVariable],
+    rng: Variable,
+    size: Variable,
+    counts: TensorVariable,
+    **kwargs: Any,
+) -> TensorVariable:
     [release] = values
     return op.mechanism.log_density(release, op.statistic(counts))
 
 
 @_support_point.register(LinearMeasurementsRV)
-def _linear_measurements_support_point(op, rv, rng, size, counts):
+def _linear_measurements_support_point(
+    op: LinearMeasurementsRV,
+    rv: TensorVariable,
+    rng: Variable,
+    size: Variable,
+    counts: TensorVariable,
+) -> TensorVariable:
     return op.statistic(counts).astype(rv.dtype)
 
 
 @_support_point.register(LatticeCounts)
-def _lattice_counts_support_point(op, rv, *inputs):
+def _lattice_counts_support_point(
+    op: LatticeCounts, rv: TensorVariable, *inputs: Variable
+) -> TensorVariable:
     if op.table is None:
         # A draw given where the parameters start, which has a density there.
         return rv

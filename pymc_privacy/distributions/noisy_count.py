@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -69,14 +70,23 @@ class NoisyCountRV(PrivatizedRV):
 
 
 @_logprob.register(NoisyCountRV)
-def _noisy_count_logprob(op, values, rng, size, count, **kwargs):
+def _noisy_count_logprob(
+    op: NoisyCountRV,
+    values: Sequence[TensorVariable],
+    rng: Variable,
+    size: Variable,
+    count: TensorVariable,
+    **kwargs: Any,
+) -> TensorVariable:
     [release] = values
     by = log_density_by_recurrence if op.recurrence else log_density_by_window
     return by(release, count, op.mechanism, op.tail)
 
 
 @_support_point.register(NoisyCountRV)
-def _noisy_count_support_point(op, rv, rng, size, count):
+def _noisy_count_support_point(
+    op: NoisyCountRV, rv: TensorVariable, rng: Variable, size: Variable, count: TensorVariable
+) -> TensorVariable:
     return support_point(count).astype(rv.dtype)
 
 

@@ -135,7 +135,9 @@ def _check_size(name: str, size: Any, dist: TensorVariable, model: Model) -> Ten
     return size
 
 
-def _with_rows(name: str, dist: TensorVariable, size: TensorVariable, capacity: int):
+def _with_rows(
+    name: str, dist: TensorVariable, size: TensorVariable, capacity: int
+) -> TensorVariable:
     """Return the law with one row per possible record."""
     above = [rv for rv in ancestors([dist]) if is_sized(rv)]
     for rv in above:
