@@ -1,5 +1,6 @@
 """The only importer of PyMC's and PyTensor's internals, so that their changes land in one file."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -145,7 +146,9 @@ from pymc_privacy.errors import ArgumentError, PrivacyError, RecordError
 INTERPRETED = Mode(linker="py", optimizer="fast_compile")
 
 
-def interpret(inputs, outputs):
+def interpret(
+    inputs: Sequence[Variable], outputs: Sequence[Variable]
+) -> Callable[..., list[np.ndarray]]:
     """Return a function that evaluates a graph node by node, as it stands."""
     mode = Mode(linker="py", optimizer=None)
     return function(inputs, outputs, mode=mode, on_unused_input="ignore", accept_inplace=True)
@@ -347,7 +350,7 @@ def get_value_vars_from_user_vars(variables: Any, model: Model) -> list[Variable
 class BlockedStep(_BlockedStep):
     """PyMC's base of step methods, for variables of a model, and options that are numbers."""
 
-    def __new__(cls, *args: Any, **kwargs: Any):
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Refuse what is no variable, no model and no option, before PyMC has to."""
         model = modelcontext(kwargs.get("model"))
         given = args[0] if args else kwargs.get("vars")

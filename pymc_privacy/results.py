@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from arviz_stats import ess, rhat
 
+from pymc_privacy._compat import Model
 from pymc_privacy.accounting import compose
 from pymc_privacy.errors import (
     CapacityError,
@@ -18,6 +19,7 @@ from pymc_privacy.errors import (
     GuaranteeError,
     MixingWarning,
 )
+from pymc_privacy.mechanisms import Mechanism
 from pymc_privacy.model.marks import is_marked
 from pymc_privacy.model.releases import is_release
 from pymc_privacy.model.sized_records import is_sized, size_of
@@ -28,7 +30,7 @@ ESS_PER_CHAIN = 25
 OFTEN = 1e-3
 
 
-def attach_privacy(result: xr.DataTree, model) -> None:
+def attach_privacy(result: xr.DataTree, model: Model) -> None:
     """Add a ``privacy`` group: each release, its mechanism, and what is promised.
 
     ``guarantee`` is what all releases promise together, ``guarantee_of_each`` what each does.
@@ -97,7 +99,7 @@ def observed_values(result: xr.DataTree) -> tuple[dict[str, np.ndarray], list[st
     return {str(k): v.values for k, v in observed.data_vars.items()}, [str(k) for k in constant]
 
 
-def _promise(mechanism) -> str:
+def _promise(mechanism: Mechanism) -> str:
     return "not stated" if mechanism.guarantee is None else str(mechanism.guarantee)
 
 
@@ -188,7 +190,7 @@ def check_capacity(result: xr.DataTree) -> None:
     warnings.warn(message, CapacityWarning, stacklevel=3)
 
 
-def blank_absent_records(result: xr.DataTree, model) -> None:
+def blank_absent_records(result: xr.DataTree, model: Model) -> None:
     """Make rows that do not exist not a number, wherever records and their sizes are kept."""
     for group in ("posterior", "prior", "predictions", "posterior_predictive"):
         if group not in result.children:
@@ -228,7 +230,7 @@ def describe_moves(result: xr.DataTree) -> str:
     return f"Moves: {'; '.join(parts)}." if parts else ""
 
 
-def _worst(diagnostic: xr.Dataset, reduce) -> dict[str, float]:
+def _worst(diagnostic: xr.Dataset, reduce: Callable[[Any], Any]) -> dict[str, float]:
     return {str(name): float(reduce(value)) for name, value in diagnostic.data_vars.items()}
 
 

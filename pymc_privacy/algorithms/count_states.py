@@ -259,7 +259,7 @@ def compile_step(
         As for `bind`.
     """
 
-    def made(template, label, **functions):
+    def made(template: Callable[..., Any], label: str, **functions: Any) -> Any:
         return bind(template, functions, label=f"counted {label}", remember=remember)
 
     return made(

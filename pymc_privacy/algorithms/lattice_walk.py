@@ -14,8 +14,8 @@ counts are possible, such as those >= 0, is for p_i to say.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """How many moves of each kind were offered and accepted, and which cells they moved."""
+    """The fraction of accepted moves of each kind: of one cell, of a pair, along a direction."""
 
     single: float
     pair: float
@@ -122,7 +122,14 @@ def _symmetric(rng: np.random.Generator, length: np.ndarray) -> np.ndarray:
     return np.where(rng.random(length.size) < 0.5, size, -size)
 
 
-def _offer(rng, state, pairs, moves, measurements, density) -> np.ndarray:
+def _offer(
+    rng: np.random.Generator,
+    state: State,
+    pairs: np.ndarray,
+    moves: np.ndarray,
+    measurements: Measurements,
+    density: Density,
+) -> np.ndarray:
     """Offer moves of cells that have no cell in common, one after the other."""
     proposed = state.counts.copy()
     proposed[pairs[:, 0]] += moves
@@ -137,7 +144,13 @@ def _offer(rng, state, pairs, moves, measurements, density) -> np.ndarray:
     return accepted
 
 
-def _offer_direction(rng, state, vector, measurements, density) -> bool:
+def _offer_direction(
+    rng: np.random.Generator,
+    state: State,
+    vector: np.ndarray,
+    measurements: Measurements,
+    density: Density,
+) -> bool:
     """Offer one vector of the integer kernel."""
     proposed = state.counts + vector
     there = np.asarray(density(proposed))
@@ -209,7 +222,12 @@ def _restore(cell, move, totals, starts, rows, entries):
         totals[rows[e]] -= entries[e] * move
 
 
-def stack(matrices, releases, scales, gaussian) -> Measurements:
+def stack(
+    matrices: Sequence[Any],
+    releases: Sequence[Any],
+    scales: Sequence[Any],
+    gaussian: Sequence[bool],
+) -> Measurements:
     """Put the rows of several measurements under each other."""
     matrix = np.concatenate([np.asarray(a, dtype=np.float64) for a in matrices])
     cells, rows = np.nonzero(matrix.T)

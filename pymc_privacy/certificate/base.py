@@ -26,8 +26,10 @@ import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
     INTERPRETED,
+    Apply,
     CheckParameterValue,
     FunctionGraph,
+    Model,
     OpFromGraph,
     TensorVariable,
     Variable,
@@ -190,7 +192,7 @@ class Reference:
     are read when it is called.
     """
 
-    def __init__(self, model):
+    def __init__(self, model: Model):
         self.model = model
         self.factors = [factor.name for factor in factors_of(model)]
         self._releases = [
@@ -206,7 +208,7 @@ class Reference:
         )
 
     @cached_property
-    def _stable_terms(self):
+    def _stable_terms(self) -> Callable[..., list[np.ndarray]]:
         return plain_function(self.model.value_vars, simplified(_spelled_out(self._graphs)))
 
     def terms(self, point: Point) -> Terms:
@@ -229,13 +231,14 @@ class Reference:
 
     def _evaluate(self, values: list[np.ndarray]) -> list[np.ndarray]:
         try:
-            return self._terms(*values)
-        except (NotImplementedError, TypeError, np.exceptions.AxisError):
-            # Sparse matrices are known to PyTensor's rewrites, and not to NumPy.
-            self._terms = compile_graph(
-                self.model.value_vars, self._graphs, on_unused_input="ignore", mode=INTERPRETED
-            )
-            return self._terms(*values)
+            try:
+                return self._terms(*values)
+            except (NotImplementedError, TypeError, np.exceptions.AxisError):
+                # Sparse matrices are known to PyTensor's rewrites, and not to NumPy.
+                self._terms = compile_graph(
+                    self.model.value_vars, self._graphs, on_unused_input="ignore", mode=INTERPRETED
+                )
+                return self._terms(*values)
         except IndexError as error:
             raise CertificateError(looked_up_in_vain(error)) from error
 
@@ -267,7 +270,9 @@ class Reference:
         return [point[value.name] for value in self.model.value_vars]
 
 
-def plain_function(inputs: Sequence[Variable], outputs: Sequence[TensorVariable]):
+def plain_function(
+    inputs: Sequence[Variable], outputs: Sequence[TensorVariable]
+) -> Callable[..., list[np.ndarray]]:
     """Compile nothing and rewrite nothing: evaluate graphs node by node with NumPy."""
     return interpret(list(inputs), _spelled_out(list(outputs)))
 
@@ -284,7 +289,7 @@ def _spelled_out(graphs: list[TensorVariable]) -> list[TensorVariable]:
     return list(graph.outputs)
 
 
-def _written(node) -> list[TensorVariable]:
+def _written(node: Apply) -> list[TensorVariable]:
     if isinstance(node.op, OpFromGraph):
         return inline_ofg_node(node)
     value, *conditions = node.inputs
@@ -300,7 +305,7 @@ class Pair(NamedTuple):
     there: Point
 
 
-def prior_pairs(model, parameters: Collection[str], draws: Iterator[Point]) -> list[Pair]:
+def prior_pairs(model: Model, parameters: Collection[str], draws: Iterator[Point]) -> list[Pair]:
     """Return pairs near each other and far apart, at several records, and at all their values."""
     a, b, c = islice(draws, 3)
     records = [model.rvs_to_values[rv].name for rv in model.free_RVs if is_marked(rv)]
@@ -321,7 +326,7 @@ def beyond(pairs: Sequence[Pair], parameters: Collection[str]) -> list[Pair]:
     return [Pair("far out", a, toward(a, b, parameters, share)) for share in (-4.0, 4.0)]
 
 
-def parameters_of(model) -> list[str]:
+def parameters_of(model: Model) -> list[str]:
     """Return the values of all continuous variables that are not records."""
     return [
         model.rvs_to_values[rv].name
@@ -338,7 +343,7 @@ def toward(point: Point, other: Point, names: Collection[str], share: float) -> 
     }
 
 
-def _every_value(model, point: Point) -> Point | None:
+def _every_value(model: Model, point: Point) -> Point | None:
     """Let records of few values run through all of them, each variable slower than the last."""
     found: Point = {}
     slower = 1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
+from pymc_privacy._compat import Model
 from pymc_privacy.algorithms.noise import Noise
 from pymc_privacy.certificate.base import (
     Comparison,
@@ -45,7 +45,7 @@ class Certifier:
         The values that move, by name; by default all continuous ones that are not records.
     """
 
-    def __init__(self, model: Any, parameters: Collection[str] | None = None):
+    def __init__(self, model: Model, parameters: Collection[str] | None = None):
         self._model = model
         self._parameters = parameters_of(model) if parameters is None else list(parameters)
         self._is_certified = False

@@ -42,6 +42,7 @@ from pymc_privacy.certificate.base import (
 )
 from pymc_privacy.certificate.parameters import (
     MOST_SLOPES,
+    LogWeight,
     base_of,
     best,
     log_weight,
@@ -90,7 +91,14 @@ def compare_lattice(
             yield from _carried(lattice, reference, (here, there), label)
 
 
-def _moves(lattice, reference, names, before: Terms, here: Point, label) -> Iterator[Comparison]:
+def _moves(
+    lattice: Lattice,
+    reference: Reference,
+    names: Collection[str],
+    before: Terms,
+    here: Point,
+    label: str,
+) -> Iterator[Comparison]:
     rng = np.random.default_rng(3)
     singles, pairs = lattice.fibre.singles, lattice.fibre.draw_pairs(rng)
     for kind, moved in (("alone", singles), ("in pairs", pairs)):
@@ -109,7 +117,14 @@ def _moves(lattice, reference, names, before: Terms, here: Point, label) -> Iter
 
 
 def _move(
-    lattice, reference, names, before: Terms, here: Point, vector, cells, what
+    lattice: Lattice,
+    reference: Reference,
+    names: Collection[str],
+    before: Terms,
+    here: Point,
+    vector: np.ndarray,
+    cells: np.ndarray,
+    what: str,
 ) -> Iterator[Comparison]:
     counts = np.array(here[lattice.name], dtype=np.int64)
     moved = here | {lattice.name: (counts + vector).astype(here[lattice.name].dtype)}
@@ -139,9 +154,12 @@ def _difference(before: Terms, after: Terms, names: Collection[str]) -> float:
     return total
 
 
-def _carried(lattice, reference, points: tuple[Point, Point], label: str) -> Iterator[Comparison]:
+def _carried(
+    lattice: Lattice, reference: Reference, points: tuple[Point, Point], label: str
+) -> Iterator[Comparison]:
     """Compare what a move of the parameters with the counts computes, and that it keeps totals."""
-    carry: CarryProgram = lattice.carry
+    carry = lattice.carry
+    assert carry is not None  # or there is nothing to compare
     here, there = points
     others = [n for n in reference.factors if n not in {carry.counts, *carry.measurements}]
     counts, more = (np.array(p[lattice.name], dtype=np.int64) for p in points)
@@ -200,7 +218,12 @@ def compare_counts(
     yield from best(slopes)
 
 
-def _by_counts(program, counted, cells: count_states.Cells, point: Point) -> dict[str, float]:
+def _by_counts(
+    program: ParameterProgram,
+    counted: Sequence[CountedDatabase],
+    cells: count_states.Cells,
+    point: Point,
+) -> dict[str, float]:
     """Return the log density at a point, by each of two ways to compute it, and of the noise."""
     counts = counts_at(counted, point)
     q, held = program.flatten(point), tuple(point[name] for name in program.held)
@@ -212,7 +235,9 @@ def _by_counts(program, counted, cells: count_states.Cells, point: Point) -> dic
     return {"given": centred, "with": law, "noise of": noise}
 
 
-def _given_counts(program, counted, point: Point) -> Sequence[np.ndarray]:
+def _given_counts(
+    program: ParameterProgram, counted: Sequence[CountedDatabase], point: Point
+) -> Sequence[np.ndarray]:
     held = (point[name] for name in program.held)
     q, counts = program.flatten(point), counts_at(counted, point)
     return program.functions["centred"](q, *held, counts)
@@ -310,7 +335,12 @@ def _with_sizes(point: Point, databases: Sequence[SizedDatabase], numbers: Seque
     }
 
 
-def _coordinates(program, databases, point: Point, numbers: Sequence[int]) -> np.ndarray:
+def _coordinates(
+    program: ParameterProgram,
+    databases: Sequence[SizedDatabase],
+    point: Point,
+    numbers: Sequence[int],
+) -> np.ndarray:
     logs = {
         log_name(d.size): np.asarray(math.log(n - 0.5))
         for d, n in zip(databases, numbers, strict=True)
@@ -318,7 +348,12 @@ def _coordinates(program, databases, point: Point, numbers: Sequence[int]) -> np
     return program.flatten(point | logs)
 
 
-def _rows(program, databases, point: Point, numbers: Sequence[int]) -> tuple[np.ndarray, ...]:
+def _rows(
+    program: ParameterProgram,
+    databases: Sequence[SizedDatabase],
+    point: Point,
+    numbers: Sequence[int],
+) -> tuple[np.ndarray, ...]:
     """Return the records that exist."""
     lengths = {
         d.database.model.rvs_to_values[rv].name: n
@@ -328,7 +363,7 @@ def _rows(program, databases, point: Point, numbers: Sequence[int]) -> tuple[np.
     return tuple(np.ascontiguousarray(point[name][: lengths[name]]) for name in program.records)
 
 
-def _weight_of(databases: Sequence[SizedDatabase]):
+def _weight_of(databases: Sequence[SizedDatabase]) -> LogWeight:
     """Return the log density of all base variates, as a function of a point and of them."""
     twin = databases[0].database.model
     carried = carry_records(twin, [rv for d in databases for rv in d.database.records])
@@ -382,7 +417,14 @@ def compare_jumps(
             yield log_density_change(what, before, after, releases, noises[1] - noises[0])
 
 
-def _contributions(sized, reference, point: Point, number: int, releases, label):
+def _contributions(
+    sized: Sized,
+    reference: Reference,
+    point: Point,
+    number: int,
+    releases: Collection[str],
+    label: str,
+) -> Iterator[Comparison]:
     program: RecordProgram = sized.records
     drawn = np.empty((program.width, number))
     fresh, _ = program.draw_from(np.random.default_rng(2), point, drawn)

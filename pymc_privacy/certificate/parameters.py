@@ -1,4 +1,4 @@
-"""The identities between the programs of `graph.interweaving` and the plain model.
+"""The identities between the programs of `targets.interweave` and the plain model.
 
 With L the log density of the model, q and q' two values of the parameters, x records and
 x = T(q, u):
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_privacy._compat import BernoulliRV, CategoricalRV, TensorVariable, ancestors
+from pymc_privacy._compat import BernoulliRV, CategoricalRV, Model, TensorVariable, ancestors
 from pymc_privacy.certificate.base import (
     MANY_VALUES,
     Comparison,
@@ -48,6 +48,9 @@ _STEPS = (1e-5, 1e-8)
 # At two points.
 MOST_SLOPES = 2 * len(_STEPS)
 _MOST_COORDINATES = 6
+
+LogWeight = Callable[[Point, Sequence[np.ndarray]], float]
+"""The log density of base variates, as a function of a point and of them."""
 
 
 def compare_parameters(
@@ -102,7 +105,12 @@ def _at(program: ParameterProgram, point: Point) -> tuple[np.ndarray, ...]:
     return tuple(point[name] for name in program.records)
 
 
-def _centred(program, databases, reference, pairs) -> Iterator[Comparison]:
+def _centred(
+    program: ParameterProgram,
+    databases: Sequence[Database],
+    reference: Reference,
+    pairs: Sequence[Pair],
+) -> Iterator[Comparison]:
     model = reference.model
     parameters = [v for v in model.value_vars if v.name in program.parameters]
     names = _names(factors_given_records(model, databases, parameters))
@@ -148,7 +156,13 @@ def slopes_at(
 
 
 def _slope(
-    program, reference, names, point: Point, gradient, scale: float, step: float
+    program: ParameterProgram,
+    reference: Reference,
+    names: Collection[str],
+    point: Point,
+    gradient: np.ndarray,
+    scale: float,
+    step: float,
 ) -> Comparison:
     """Compare a gradient, along one direction, with a difference of the model's log density."""
     q = program.flatten(point)
@@ -172,7 +186,11 @@ def best(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 
 def _noncentred(
-    program, databases, reference, pairs, carried: CarriedRecords
+    program: ParameterProgram,
+    databases: Sequence[Database],
+    reference: Reference,
+    pairs: Sequence[Pair],
+    carried: CarriedRecords,
 ) -> Iterator[Comparison]:
     names = _others(reference, databases)
     weight = log_weight(reference.model, carried)
@@ -198,7 +216,12 @@ def _noncentred(
                 yield from _law_of_base(moves, (q, r), (before, after), database, label)
 
 
-def _domain(program, databases, reference, pairs) -> Iterator[Comparison]:
+def _domain(
+    program: ParameterProgram,
+    databases: Sequence[Database],
+    reference: Reference,
+    pairs: Sequence[Pair],
+) -> Iterator[Comparison]:
     """Compare densities where a law of the records has no such parameters, and no move may go."""
     values = reference.model.value_vars
     holds = plain_function(values, cheap_conditions(reference.model, _records(databases)))
@@ -217,12 +240,18 @@ def _domain(program, databases, reference, pairs) -> Iterator[Comparison]:
             yield Comparison(what, -math.inf, first_number(found))
 
 
-def base_of(program, rng: np.random.Generator, q, held, x) -> tuple[np.ndarray, ...]:
+def base_of(
+    program: ParameterProgram,
+    rng: np.random.Generator,
+    q: np.ndarray,
+    held: tuple[np.ndarray, ...],
+    x: tuple[np.ndarray, ...],
+) -> tuple[np.ndarray, ...]:
     """Return the base variates of records."""
     return tuple(np.ascontiguousarray(c) for c in program.functions["base"](rng, q, *held, *x))
 
 
-def log_weight(model, carried: CarriedRecords):
+def log_weight(model: Model, carried: CarriedRecords) -> LogWeight:
     """Return the log density of base variates as a function of a point and of them."""
     if not carried.weights:
         return lambda point, u: 0.0
@@ -237,7 +266,14 @@ def log_weight(model, carried: CarriedRecords):
     return weight
 
 
-def same_records(program, q, held, u, x, label: str) -> Iterator[Comparison]:
+def same_records(
+    program: ParameterProgram,
+    q: np.ndarray,
+    held: tuple[np.ndarray, ...],
+    u: tuple[np.ndarray, ...],
+    x: tuple[np.ndarray, ...],
+    label: str,
+) -> Iterator[Comparison]:
     """Compare records with what their base variates stand for."""
     back = program.functions["forward"](q, *held, *u)
     for name, record, again in zip(program.records, x, back, strict=True):
@@ -248,7 +284,14 @@ def same_records(program, q, held, u, x, label: str) -> Iterator[Comparison]:
         yield Comparison(what, record, again, tolerance=tolerance)
 
 
-def _misfit(program, databases, reference, point: Point, arguments, label) -> Iterator[Comparison]:
+def _misfit(
+    program: ParameterProgram,
+    databases: Sequence[Database],
+    reference: Reference,
+    point: Point,
+    arguments: tuple[np.ndarray, ...],
+    label: str,
+) -> Iterator[Comparison]:
     misfit = np.asarray(program.functions["released"](*arguments)[0])
     releases = [release for database in databases for release in database.releases]
     if not misfit.size or not releases:
@@ -270,7 +313,13 @@ class _Moves(NamedTuple):
     forward: Callable[[np.ndarray, Sequence[np.ndarray]], list[np.ndarray]]
 
 
-def _moves_of(program, database: Database, carried: CarriedRecords, held, u) -> _Moves:
+def _moves_of(
+    program: ParameterProgram,
+    database: Database,
+    carried: CarriedRecords,
+    held: tuple[np.ndarray, ...],
+    u: tuple[np.ndarray, ...],
+) -> _Moves:
     above = set(ancestors([carried.natural[rv] for rv in database.records]))
     places = [k for k, column in enumerate(carried.columns) if column in above]
     names = {database.model.rvs_to_values[rv].name for rv in database.records}
@@ -286,7 +335,11 @@ def _moves_of(program, database: Database, carried: CarriedRecords, held, u) -> 
 
 
 def _law_of_base(
-    moves: _Moves, parameters, terms: Sequence[Terms], database: Database, label: str
+    moves: _Moves,
+    parameters: Sequence[np.ndarray],
+    terms: Sequence[Terms],
+    database: Database,
+    label: str,
 ) -> Iterator[Comparison]:
     """Compare log f(x_i) + log |det dx_i/du_i| at two parameters, record by record."""
     found = [_log_jacobian(moves, q, database.size) for q in parameters]
@@ -309,7 +362,7 @@ def _law_of_base(
     yield Comparison(what, 0.0, worst, tolerance=1.0)
 
 
-def _log_jacobian(moves: _Moves, q, size: int) -> tuple[np.ndarray, np.ndarray] | None:
+def _log_jacobian(moves: _Moves, q: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray] | None:
     """Return log |det dx_i/du_i| by differences, and how much of it rounding may be."""
     u, width = moves.u, len(moves.u)
     if width > _MOST_COORDINATES or any(column.ndim != 1 for column in u):
@@ -335,7 +388,12 @@ def _log_jacobian(moves: _Moves, q, size: int) -> tuple[np.ndarray, np.ndarray] 
         return np.linalg.slogdet(jacobian)[1], lost
 
 
-def _round_trips(program, databases, reference, draws) -> Iterator[Comparison]:
+def _round_trips(
+    program: ParameterProgram,
+    databases: Sequence[Database],
+    reference: Reference,
+    draws: Iterable[Point],
+) -> Iterator[Comparison]:
     names = _names(_records(databases))
     for number, point in enumerate(draws, start=1):
         if math.isfinite(reference.terms(point).total(names)):
@@ -348,7 +406,11 @@ def _round_trips(program, databases, reference, draws) -> Iterator[Comparison]:
 
 
 def _carried_law(
-    program, database: Database, reference, pair: Pair, carried: CarriedRecords
+    program: ParameterProgram,
+    database: Database,
+    reference: Reference,
+    pair: Pair,
+    carried: CarriedRecords,
 ) -> Iterator[Comparison]:
     """Compare the law of records that were drawn at one point and carried to another."""
     if carried.weights:
@@ -385,7 +447,9 @@ def _value(reference: Reference, rv: TensorVariable) -> str:
     return reference.model.rvs_to_values[rv].name
 
 
-def _widths_of_cells(program, database: Database, reference, pairs) -> Iterator[Comparison]:
+def _widths_of_cells(
+    program: ParameterProgram, database: Database, reference: Reference, pairs: Sequence[Pair]
+) -> Iterator[Comparison]:
     """Given a count, u fills a cell as wide as the count is probable."""
     [rv, *more] = database.records
     if more or len(program.records) != 1 or rv.ndim != 1:
@@ -412,7 +476,12 @@ def _widths_of_cells(program, database: Database, reference, pairs) -> Iterator[
             yield Comparison(what, 0.0, gaps.mean(), tolerance=tolerance)
 
 
-def _refreshed(program, databases, reference, pairs) -> Iterator[Comparison]:
+def _refreshed(
+    program: ParameterProgram,
+    databases: Sequence[Database],
+    reference: Reference,
+    pairs: Sequence[Pair],
+) -> Iterator[Comparison]:
     names = _others(reference, databases)
     for label, here, there in pairs:
         before = reference.terms(here)
@@ -428,7 +497,12 @@ def _refreshed(program, databases, reference, pairs) -> Iterator[Comparison]:
         yield log_density_change(what, before, after, names, found)
 
 
-def _summed_out(program, databases, reference, pairs) -> Iterator[Comparison]:
+def _summed_out(
+    program: ParameterProgram,
+    databases: Sequence[Database],
+    reference: Reference,
+    pairs: Sequence[Pair],
+) -> Iterator[Comparison]:
     for label, here, there in pairs:
         (before, scale), (after, more) = (
             _marginal(reference, databases, point) for point in (here, there)
@@ -449,7 +523,9 @@ def _summed_out(program, databases, reference, pairs) -> Iterator[Comparison]:
             yield Comparison(what, after - before, found, scale + more)
 
 
-def _marginal(reference: Reference, databases, point: Point) -> tuple[float, float]:
+def _marginal(
+    reference: Reference, databases: Sequence[Database], point: Point
+) -> tuple[float, float]:
     """Return the log density with every record summed over its values, and its scale."""
     total, scale, ours = 0.0, 0.0, set()
     for database in databases:

@@ -66,7 +66,9 @@ def compare_records(
 class _Sweep:
     """One database's programs, called outside of a step."""
 
-    def __init__(self, program, database: Database, reference: Reference, drawn: int):
+    def __init__(
+        self, program: RecordProgram, database: Database, reference: Reference, drawn: int
+    ):
         self._program, self._database = program, database
         self._reference, self._drawn = reference, drawn
         self._releases = [release.name for release in database.releases]
@@ -79,7 +81,9 @@ class _Sweep:
     def fresh(self, point: Point) -> Point:
         return point | self.draw(np.random.default_rng(21), point)
 
-    def _drawn_from(self, rng, point: Point):
+    def _drawn_from(
+        self, rng: np.random.Generator, point: Point
+    ) -> tuple[Point, np.ndarray, np.ndarray | None]:
         contributions = np.empty((self._program.width, self._drawn))
         fresh, ratio = self._program.draw_from(rng, point, contributions)
         moved = {}

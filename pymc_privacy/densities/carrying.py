@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import TensorVariable, graph_replace, law_parameters
+from pymc_privacy._compat import Model, TensorVariable, graph_replace, law_parameters
 from pymc_privacy.functions.generators import given_others, in_value_coordinates
 from pymc_privacy.reparameterise import Reparameterisation, reparameterisation_of
 
@@ -31,7 +31,7 @@ class CarriedRecords:
     """Log densities of u that depend on parameters, with records on the first axis."""
 
 
-def carry_records(model, records: Sequence[TensorVariable]) -> CarriedRecords | None:
+def carry_records(model: Model, records: Sequence[TensorVariable]) -> CarriedRecords | None:
     """Write all records by base variates, or return None where some cannot be."""
     known = [reparameterisation_of(rv) for rv in records]
     forms = [form for form in known if form is not None]

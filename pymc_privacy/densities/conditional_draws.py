@@ -13,7 +13,7 @@ from functools import reduce
 import numpy as np
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import CategoricalRV, TensorVariable, graph_replace
+from pymc_privacy._compat import CategoricalRV, Model, TensorVariable, graph_replace
 from pymc_privacy.model.cells import Cells, NotCounted, find_cells
 from pymc_privacy.model.columns import float_columns
 from pymc_privacy.model.database import Database
@@ -82,7 +82,7 @@ def _is_looked_up(rv: TensorVariable) -> bool:
     return isinstance(rv.owner.op, CategoricalRV) and rv.ndim == 1
 
 
-def _probabilities(model, rv: TensorVariable) -> TensorVariable:
+def _probabilities(model: Model, rv: TensorVariable) -> TensorVariable:
     return model.replace_rvs_by_values(rv.owner.op.dist_params(rv.owner))[0]
 
 
@@ -103,7 +103,7 @@ def _draw(logs: list[TensorVariable], size: int) -> TensorVariable:
     return cell
 
 
-def _look_up(table, drawn: TensorVariable) -> TensorVariable:
+def _look_up(table: np.ndarray, drawn: TensorVariable) -> TensorVariable:
     """Return the values of the drawn cells."""
     if table.ndim == 1 and (table == table[0] + range(len(table))).all():
         return drawn + table[0]

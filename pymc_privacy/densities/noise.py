@@ -54,7 +54,7 @@ def _compiled_law(
     log_density = compiled.vm.jit_fn
 
     @njit
-    def function(release, statistic):
+    def function(release, statistic):  # type: ignore[no-untyped-def]
         return log_density(release, statistic)[0].item()
 
     return JointLaw(function)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import TensorVariable, Variable, graph_replace
+from pymc_privacy._compat import Model, TensorVariable, Variable, graph_replace
 from pymc_privacy.densities.carrying import CarriedRecords
 from pymc_privacy.functions.generators import given_others, in_value_coordinates
 from pymc_privacy.model.columns import float_columns
@@ -44,7 +44,7 @@ class CentredDensity(NamedTuple):
 
 
 def density_given_records(
-    model,
+    model: Model,
     databases: Sequence[Database],
     parameters: Sequence[Variable],
     *,
@@ -76,7 +76,7 @@ def density_given_records(
 
 
 def density_given_base(
-    model,
+    model: Model,
     databases: Sequence[Database],
     parameters: Sequence[Variable],
     carried: CarriedRecords,
@@ -102,7 +102,7 @@ def density_given_base(
 
 
 def _within_domain(
-    model,
+    model: Model,
     databases: Sequence[Database],
     density: TensorVariable,
     replaced: Mapping[Variable, TensorVariable],
@@ -131,7 +131,7 @@ def weight_of_base(
 
 
 def statistics_given_base(
-    model,
+    model: Model,
     databases: Sequence[Database],
     parameters: Sequence[Variable],
     carried: CarriedRecords,
@@ -148,7 +148,7 @@ def statistics_given_base(
     return found
 
 
-def density_of_others(model, databases: Sequence[Database]) -> TensorVariable:
+def density_of_others(model: Model, databases: Sequence[Database]) -> TensorVariable:
     """Return the log density of all factors but the records themselves, by values."""
     records = {rv for database in databases for rv in database.records}
     density = joint_log_density(
@@ -157,7 +157,7 @@ def density_of_others(model, databases: Sequence[Database]) -> TensorVariable:
     return _within_domain(model, databases, density, {})
 
 
-def fresh_records(model, databases: Sequence[Database]) -> list[TensorVariable]:
+def fresh_records(model: Model, databases: Sequence[Database]) -> list[TensorVariable]:
     """Return the density of all others at a draw of all records, and the draw (random graphs)."""
     records = [rv for database in databases for rv in database.records]
     fresh = [in_value_coordinates(model, rv) for rv in records]
@@ -220,7 +220,7 @@ def _summed(term: TensorVariable, rows: RowExpressions, detail: Detail) -> Tenso
     return reduce(pt.add, [part.sum() for part in whole], _loop(written, rows))
 
 
-def _terms(model, factors: Sequence[TensorVariable], detail: Detail) -> list[TensorVariable]:
+def _terms(model: Model, factors: Sequence[TensorVariable], detail: Detail) -> list[TensorVariable]:
     """Return the log density of each factor, one number per record where it has records."""
     terms = log_densities(model, factors)
     if detail is Detail.WHOLE:

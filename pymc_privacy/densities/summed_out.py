@@ -17,6 +17,7 @@ import pytensor.tensor as pt
 from pymc_privacy._compat import (
     INTERPRETED,
     Constant,
+    Model,
     TensorVariable,
     Variable,
     clone_replace,
@@ -32,7 +33,7 @@ from pymc_privacy.model.points import probing_point
 MOST_GROUPS = 0.1
 
 
-def summed_out(model, databases: Sequence[Database]) -> TensorVariable | None:
+def summed_out(model: Model, databases: Sequence[Database]) -> TensorVariable | None:
     """Return the log density of everything but the records, which are summed out, by values.
 
     None where some record has too many values, no weights, or a central release.
@@ -107,7 +108,7 @@ def _groups(database: Database) -> tuple[dict[Variable, np.ndarray], np.ndarray]
     return {s: d[first] for s, d in zip(symbols, data, strict=True)}, counts
 
 
-def _evaluate(model, graphs: Sequence[TensorVariable]) -> list[np.ndarray]:
+def _evaluate(model: Model, graphs: Sequence[TensorVariable]) -> list[np.ndarray]:
     function = compile_graph(
         model.value_vars, list(graphs), on_unused_input="ignore", mode=INTERPRETED
     )

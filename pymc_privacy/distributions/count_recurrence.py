@@ -7,6 +7,7 @@ side of it, the sum is a generating function.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from pymc_privacy._compat import (
     Op,
     PoissonRV,
     TensorVariable,
+    Variable,
     disconnected_grad,
     grad_not_implemented,
     numba_njit,
@@ -90,7 +92,7 @@ def log_density_by_recurrence(
     shared = [("float64", law.a), ("float64", law.b), ("float64", scale)]
     shared.append(("float64", log_normalizer))
 
-    def flat(*typed):
+    def flat(*typed: tuple[str, Any]) -> list[TensorVariable]:
         """Return vectors with one number for each cell."""
         cells = (pt.broadcast_to(pt.as_tensor(v).astype(d), release.shape) for d, v in typed)
         return [v.ravel() for v in cells]
@@ -144,29 +146,36 @@ class CountPivot(Op):
     def __init__(self, formula: Any):
         self.formula = formula
 
-    def make_node(self, *inputs):
+    def make_node(self, *inputs: Variable) -> Apply:
         """Take seven vectors of one length."""
         vector = pt.vector(dtype="int64", shape=inputs[0].type.shape)
         return Apply(self, list(inputs), [vector.type()])
 
-    def infer_shape(self, fgraph, node, shapes):
+    def infer_shape(self, fgraph: Any, node: Apply, shapes: Sequence[Any]) -> list[Any]:
         """Return the shape of the release."""
         return [shapes[0]]
 
     @property
-    def function(self):
+    def function(self) -> Any:
         """Return the compiled search."""
         return compile_pivot(self.formula)
 
-    def perform(self, node, inputs, output_storage):
+    def perform(
+        self, node: Apply, inputs: Sequence[np.ndarray], output_storage: Sequence[list[Any]]
+    ) -> None:
         """Search; the loop is compiled in every mode."""
         output_storage[0][0] = self.function(*inputs)
 
-    def connection_pattern(self, node):
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
         """Let no gradient flow: the sum is the same from any count."""
         return [[False]] * 7
 
-    def pullback(self, inputs, outputs, cotangents):
+    def pullback(
+        self,
+        inputs: Sequence[Variable],
+        outputs: Sequence[Variable],
+        cotangents: Sequence[Variable],
+    ) -> list[Variable]:
         """Return nothing, for what is not connected."""
         return [DisconnectedType()() for _ in inputs]
 
@@ -180,30 +189,37 @@ class CountSum(Op):
         self.formula = formula
         self.quadratic = quadratic
 
-    def make_node(self, *inputs):
+    def make_node(self, *inputs: Variable) -> Apply:
         """Take nine vectors of one length."""
         vector = pt.vector(dtype="float64", shape=inputs[0].type.shape)
         return Apply(self, list(inputs), [vector.type() for _ in range(3)])
 
-    def infer_shape(self, fgraph, node, shapes):
+    def infer_shape(self, fgraph: Any, node: Apply, shapes: Sequence[Any]) -> list[Any]:
         """Return the shape of the release, three times."""
         return [shapes[0]] * 3
 
     @property
-    def function(self):
+    def function(self) -> Any:
         """Return the compiled sum."""
         return compile_count_sum(self.formula, quadratic=self.quadratic)
 
-    def perform(self, node, inputs, output_storage):
+    def perform(
+        self, node: Apply, inputs: Sequence[np.ndarray], output_storage: Sequence[list[Any]]
+    ) -> None:
         """Sum; the loop is compiled in every mode."""
         for storage, value in zip(output_storage, self.function(*inputs), strict=True):
             storage[0] = value
 
-    def connection_pattern(self, node):
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
         """Let gradients flow to a and b alone."""
         return [[k in (5, 6)] * 3 for k in range(9)]
 
-    def pullback(self, inputs, outputs, cotangents):
+    def pullback(
+        self,
+        inputs: Sequence[Variable],
+        outputs: Sequence[Variable],
+        cotangents: Sequence[Variable],
+    ) -> list[Variable]:
         """Use the derivatives that were summed along; second ones are not provided."""
         if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
             by_a, by_b = (
@@ -216,22 +232,24 @@ class CountSum(Op):
 
 
 @register_funcify_and_cache_key(CountPivot)
-def _compile_pivot(op: CountPivot, node, **kwargs):
+def _compile_pivot(op: CountPivot, node: Apply, **kwargs: Any) -> tuple[Any, str]:
     function = op.function
 
     @numba_njit
-    def pivots(release, low, high, a, b, scale, log_normalizer):
+    def pivots(release, low, high, a, b, scale, log_normalizer):  # type: ignore[no-untyped-def]
         return function(release, low, high, a, b, scale, log_normalizer)
 
     return pivots, f"count_pivot-{fingerprint(function)}"
 
 
 @register_funcify_and_cache_key(CountSum)
-def _compile_count_sum(op: CountSum, node, **kwargs):
+def _compile_count_sum(op: CountSum, node: Apply, **kwargs: Any) -> tuple[Any, str]:
     function = op.function
 
     @numba_njit
-    def count_sum(release, pivot, log_pivot, low, high, a, b, scale, log_normalizer):
+    def count_sum(  # type: ignore[no-untyped-def]
+        release, pivot, log_pivot, low, high, a, b, scale, log_normalizer
+    ):
         return function(release, pivot, log_pivot, low, high, a, b, scale, log_normalizer)
 
     return count_sum, f"count_sum-{fingerprint(function)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytensor.tensor as pt
 from pymc_privacy._compat import (
     INTERPRETED,
     Distribution,
+    Model,
     TensorVariable,
     Variable,
     _logprob,
@@ -43,13 +45,13 @@ class Matrix:
         self.values = values
         self.values.setflags(write=False)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Matrix) and np.array_equal(self.values, other.values)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash((self.values.shape, self.values.tobytes()))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         digest = sha256(self.values.tobytes()).hexdigest()[:16]
         return f"Matrix({self.values.shape[0]} x {self.values.shape[1]}, {digest})"
 
@@ -65,7 +67,7 @@ class LinearMeasurementsRV(PrivatizedRV):
         self.matrix = matrix
         super().__init__(**props)
 
-    def rng_fn(self, rng, counts, size=None):
+    def rng_fn(self, rng: np.random.Generator, counts: np.ndarray, size: Any = None) -> np.ndarray:
         """Draw a release; seedable, and so for simulation only."""
         totals = self.matrix.values @ counts
         return np.asarray(self.mechanism.simulate(rng, totals)).astype(self.dtype)
@@ -76,18 +78,33 @@ class LinearMeasurementsRV(PrivatizedRV):
 
 
 @_logprob.register(LinearMeasurementsRV)
-def _linear_measurements_logprob(op, values, rng, size, counts, **kwargs):
+def _linear_measurements_logprob(
+    op: LinearMeasurementsRV,
+    values: Sequence[TensorVariable],
+    rng: Variable,
+    size: Variable,
+    counts: TensorVariable,
+    **kwargs: Any,
+) -> TensorVariable:
     [release] = values
     return op.mechanism.log_density(release, op.statistic(counts))
 
 
 @_support_point.register(LinearMeasurementsRV)
-def _linear_measurements_support_point(op, rv, rng, size, counts):
+def _linear_measurements_support_point(
+    op: LinearMeasurementsRV,
+    rv: TensorVariable,
+    rng: Variable,
+    size: Variable,
+    counts: TensorVariable,
+) -> TensorVariable:
     return op.statistic(counts).astype(rv.dtype)
 
 
 @_support_point.register(LatticeCounts)
-def _lattice_counts_support_point(op, rv, *inputs):
+def _lattice_counts_support_point(
+    op: LatticeCounts, rv: TensorVariable, *inputs: Variable
+) -> TensorVariable:
     if op.table is None:
         # A draw given where the parameters start, which has a density there.
         return rv
@@ -203,7 +220,7 @@ def is_lattice(variable: TensorVariable) -> bool:
     return variable.owner is not None and isinstance(variable.owner.op, LatticeCounts)
 
 
-def measurements_of(model, counts: TensorVariable) -> list[TensorVariable]:
+def measurements_of(model: Model, counts: TensorVariable) -> list[TensorVariable]:
     """Return all measurements of some counts, exact ones included."""
     return [
         rv
@@ -218,7 +235,7 @@ def is_exact(measurement: TensorVariable) -> bool:
     return isinstance(measurement.owner.op.mechanism, Exact)
 
 
-def exact_totals(model, counts: TensorVariable) -> tuple[np.ndarray, np.ndarray]:
+def exact_totals(model: Model, counts: TensorVariable) -> tuple[np.ndarray, np.ndarray]:
     """Return the matrix and the values of all exact totals of some counts."""
     exact = [rv for rv in measurements_of(model, counts) if is_exact(rv)]
     cells = counts.type.shape[0]
@@ -230,7 +247,7 @@ def exact_totals(model, counts: TensorVariable) -> tuple[np.ndarray, np.ndarray]
     )
 
 
-def _check_counts(name: str, counts: Any, model) -> None:
+def _check_counts(name: str, counts: Any, model: Model) -> None:
     own = isinstance(counts, TensorVariable) and counts in model.free_RVs
     if not own or counts.ndim != 1 or counts.type.shape[0] is None:
         raise RecordError(
@@ -295,7 +312,7 @@ def _mark_counts(counts: TensorVariable) -> None:
         mark(counts, LatticeCounts)
 
 
-def _start_within(counts: TensorVariable, model) -> None:
+def _start_within(counts: TensorVariable, model: Model) -> None:
     """Let chains start at counts that have all exact totals."""
     matrix, totals = exact_totals(model, counts)
     least, most = (np.broadcast_to(end, counts.type.shape) for end in support(counts))

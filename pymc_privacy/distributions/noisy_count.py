@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -69,14 +70,23 @@ class NoisyCountRV(PrivatizedRV):
 
 
 @_logprob.register(NoisyCountRV)
-def _noisy_count_logprob(op, values, rng, size, count, **kwargs):
+def _noisy_count_logprob(
+    op: NoisyCountRV,
+    values: Sequence[TensorVariable],
+    rng: Variable,
+    size: Variable,
+    count: TensorVariable,
+    **kwargs: Any,
+) -> TensorVariable:
     [release] = values
     by = log_density_by_recurrence if op.recurrence else log_density_by_window
     return by(release, count, op.mechanism, op.tail)
 
 
 @_support_point.register(NoisyCountRV)
-def _noisy_count_support_point(op, rv, rng, size, count):
+def _noisy_count_support_point(
+    op: NoisyCountRV, rv: TensorVariable, rng: Variable, size: Variable, count: TensorVariable
+) -> TensorVariable:
     return support_point(count).astype(rv.dtype)
 
 
@@ -212,7 +222,7 @@ def _check_mechanism(mechanism: Any, tail: Any) -> None:
     count_window(mechanism, math.log(tail))
 
 
-def _check_count(name: str, count: Any, model) -> None:
+def _check_count(name: str, count: Any, model: pm.Model) -> None:
     """Refuse what is not the law of independent counts >= 0 that are nobody else's."""
     unnamed = isinstance(count, TensorVariable) and count.owner is not None
     if not unnamed or count in model.basic_RVs or not hasattr(count.owner.op, "ndim_supp"):
@@ -239,7 +249,7 @@ def _check_count(name: str, count: Any, model) -> None:
             )
 
 
-def _at_some_points(model, graph: TensorVariable) -> list[np.ndarray]:
+def _at_some_points(model: pm.Model, graph: TensorVariable) -> list[np.ndarray]:
     """Return a graph where the model starts, and at some draws of its parameters."""
     [by_values] = model.replace_rvs_by_values([graph])
     function = compile_graph(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pymc_privacy._compat import TensorVariable, ancestors
+from pymc_privacy._compat import Model, TensorVariable, ancestors
 from pymc_privacy.errors import RecordError
 from pymc_privacy.mechanisms import Mechanism, RandomizedResponse
 from pymc_privacy.model.drawable import can_be_drawn
@@ -13,7 +13,7 @@ from pymc_privacy.model.locality import parents
 from pymc_privacy.model.support import finite_support
 
 
-def check_data_behind(name: str, contributions: TensorVariable, model) -> None:
+def check_data_behind(name: str, contributions: TensorVariable, model: Model) -> None:
     """Refuse data that are not numbers, in the contributions or in the laws behind them."""
     above = set(ancestors([contributions]))
     behind = [rv for rv in model.free_RVs if rv in above]
@@ -22,7 +22,7 @@ def check_data_behind(name: str, contributions: TensorVariable, model) -> None:
     )
 
 
-def refuse_dependent_rows(name: str, contributions: TensorVariable, model) -> None:
+def refuse_dependent_rows(name: str, contributions: TensorVariable, model: Model) -> None:
     """Refuse a single draw of many numbers as a database: its rows depend on each other."""
     for rv in parents(contributions, model):
         one_draw = 0 < rv.ndim == rv.owner.op.ndim_supp
@@ -37,7 +37,7 @@ def refuse_dependent_rows(name: str, contributions: TensorVariable, model) -> No
             )
 
 
-def check_draws(name: str, contributions: TensorVariable, model) -> None:
+def check_draws(name: str, contributions: TensorVariable, model: Model) -> None:
     """Refuse records that have a density but no draws."""
     for rv in parents(contributions, model):
         if rv in model.free_RVs and rv.ndim and not can_be_drawn(model, rv):

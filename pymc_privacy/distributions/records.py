@@ -8,6 +8,7 @@ import numpy as np
 
 from pymc_privacy._compat import (
     Distribution,
+    Model,
     RandomVariable,
     SymbolicRandomVariable,
     TensorVariable,
@@ -110,7 +111,7 @@ def _check_law(name: str, dist: Any) -> None:
         )
 
 
-def _check_size(name: str, size: Any, dist: TensorVariable, model) -> TensorVariable:
+def _check_size(name: str, size: Any, dist: TensorVariable, model: Model) -> TensorVariable:
     if not isinstance(size, TensorVariable):
         wanted = "a discrete random variable of the model"
         raise refusal(f"The size of {name!r}", wanted, size, error=RecordError)
@@ -134,7 +135,9 @@ def _check_size(name: str, size: Any, dist: TensorVariable, model) -> TensorVari
     return size
 
 
-def _with_rows(name: str, dist: TensorVariable, size: TensorVariable, capacity: int):
+def _with_rows(
+    name: str, dist: TensorVariable, size: TensorVariable, capacity: int
+) -> TensorVariable:
     """Return the law with one row per possible record."""
     above = [rv for rv in ancestors([dist]) if is_sized(rv)]
     for rv in above:
@@ -167,7 +170,7 @@ def _check_capacity(name: str, capacity: Any, size: TensorVariable) -> int:
     return int(capacity)
 
 
-def _capacity(name: str, size: TensorVariable, dims: Any, model) -> int:
+def _capacity(name: str, size: TensorVariable, dims: Any, model: Model) -> int:
     """Return the length of the rows' dimension, or the largest size that the prior allows."""
     if dims and dims[0] in model.dim_lengths:
         return int(model.dim_lengths[dims[0]].eval())

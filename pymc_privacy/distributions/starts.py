@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import TensorVariable
+from pymc_privacy._compat import Model, TensorVariable
 from pymc_privacy.distributions.privatized import Privatized
 from pymc_privacy.model.releases import PrivatizedRV
 from pymc_privacy.model.sized_records import sizes_of
 from pymc_privacy.model.support import support
 
 
-def starts_of_sizes(model) -> dict[str, TensorVariable]:
+def starts_of_sizes(model: Model) -> dict[str, TensorVariable]:
     """Return a random start for each size that has a release of its own: noise around that.
 
     The prior of a size is often flat over many more records than there are, and a chain that

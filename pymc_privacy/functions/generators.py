@@ -8,6 +8,7 @@ import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
     FunctionGraph,
+    Model,
     MvNormalRV,
     RandomGeneratorType,
     SharedVariable,
@@ -22,7 +23,7 @@ from pymc_privacy.functions.small_products import write_out_products
 
 
 def in_value_coordinates(
-    model, variable: TensorVariable, value: TensorVariable | None = None
+    model: Model, variable: TensorVariable, value: TensorVariable | None = None
 ) -> TensorVariable:
     """Return the variable, or a value of it, in the coordinates of its value variable."""
     value = variable if value is None else value
@@ -31,7 +32,7 @@ def in_value_coordinates(
 
 
 def given_others(
-    model, graphs: Sequence[TensorVariable], drawn: Sequence[TensorVariable]
+    model: Model, graphs: Sequence[TensorVariable], drawn: Sequence[TensorVariable]
 ) -> list[TensorVariable]:
     """Replace every random variable but those drawn by its value: a parameter or a datum."""
     others = [rv for rv in model.basic_RVs if rv not in set(drawn)]
@@ -95,7 +96,9 @@ def _factorise_once(graph: FunctionGraph) -> None:
                 graph.replace_all([(draw, fresh), (state, following)], import_missing=True)
 
 
-def _normal_rows(rng: Variable, shape: Sequence[Variable], factor: TensorVariable):
+def _normal_rows(
+    rng: Variable, shape: Sequence[Variable], factor: TensorVariable
+) -> tuple[Variable, TensorVariable]:
     following, z = pt.random.normal(size=shape, rng=rng, return_next_rng=True)
     width = factor.type.shape[-1]
     if width is None or width > 8:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytensor.tensor as pt
 
@@ -11,6 +11,7 @@ from pymc_privacy._compat import (
     FunctionGraph,
     SkewNormalRV,
     StudentTRV,
+    TensorVariable,
     TruncatedNormalRV,
     Variable,
 )
@@ -38,21 +39,36 @@ def write_out_draws(graph: FunctionGraph) -> None:
             graph.replace_all([(old, fresh), (state, following)], import_missing=True)
 
 
-def _truncated_normal(rng, shape, *parameters):
+def _truncated_normal(
+    rng: Variable, shape: Sequence[Variable], *parameters: TensorVariable
+) -> tuple[Variable, Variable]:
     """Draw u, which follows a standard Laplace law, and carry it to the parameters."""
     following, u = pt.random.laplace(0.0, 1.0, size=shape, rng=rng, return_next_rng=True)
     form = reparameterise.dispatch(TruncatedNormalRV)(None, *parameters)
+    assert form is not None  # this law has a form, whatever its parameters are
     return following, form.forward(u, *parameters)
 
 
-def _skew_normal(rng, shape, mu, sigma, alpha):
+def _skew_normal(
+    rng: Variable,
+    shape: Sequence[Variable],
+    mu: TensorVariable,
+    sigma: TensorVariable,
+    alpha: TensorVariable,
+) -> tuple[Variable, Variable]:
     """Use (alpha |z| + y) / sqrt(1 + alpha²) with z and y standard Normal (Azzalini, 1986)."""
     following, z = pt.random.normal(size=shape, rng=rng, return_next_rng=True)
     following, y = pt.random.normal(size=shape, rng=following, return_next_rng=True)
     return following, mu + sigma * (alpha * abs(z) + y) / pt.sqrt(1 + alpha**2)
 
 
-def _student(rng, shape, df, loc, scale):
+def _student(
+    rng: Variable,
+    shape: Sequence[Variable],
+    df: TensorVariable,
+    loc: TensorVariable,
+    scale: TensorVariable,
+) -> tuple[Variable, Variable]:
     """Divide by a root that is never zero: jitted code would raise an error there."""
     following, z = pt.random.normal(size=shape, rng=rng, return_next_rng=True)
     following, g = pt.random.gamma(
@@ -61,7 +77,9 @@ def _student(rng, shape, df, loc, scale):
     return following, loc + scale * z * pt.sqrt(df / 2 / pt.maximum(g, _LEAST_GAMMA))
 
 
-def _category(rng, shape, p):
+def _category(
+    rng: Variable, shape: Sequence[Variable], p: TensorVariable
+) -> tuple[Variable, Variable] | None:
     """Count the cumulative probabilities that a uniform number exceeds; the last one gets the rest.
 
     Several times faster than to look it up, if there are not too many.

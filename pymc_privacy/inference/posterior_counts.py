@@ -83,7 +83,7 @@ def posterior_counts(idata: Any, *, model: Any = None, random_seed: Any = None) 
     return found.rename({name: release.name for name, release in names.items()} | own)
 
 
-def _stand_ins(idata: Any, model: Any, releases: list) -> dict[Any, Any]:
+def _stand_ins(idata: Any, model: pm.Model, releases: list) -> dict[Any, Any]:
     """Return the free variables that the counts depend on, which must be among the draws."""
     laws = [count_of(release) for release in releases]
     needed = list(dict.fromkeys(p for law in laws for p in parents(law, model)))
@@ -97,7 +97,7 @@ def _stand_ins(idata: Any, model: Any, releases: list) -> dict[Any, Any]:
     return dict.fromkeys(needed)
 
 
-def _draw_counts(model: Any, release: Any, given: dict[Any, Any]) -> Any:
+def _draw_counts(model: pm.Model, release: Any, given: dict[Any, Any]) -> Any:
     """Return a draw of the counts behind a release, -1 where they are too many to be weighed."""
     op, count = release.owner.op, count_of(release)
     _check_memory(release.name, count, op)
@@ -166,7 +166,7 @@ def _check_draws(idata: Any) -> None:
         raise refusal("idata", wanted, idata, error=RecordError)
 
 
-def _noisy_counts(model) -> list:
+def _noisy_counts(model: pm.Model) -> list:
     releases = [rv for rv in model.observed_RVs if is_noisy_count(rv)]
     if not releases:
         raise RecordError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from pymc_privacy._compat import modelcontext
+from pymc_privacy._compat import Model, modelcontext
 from pymc_privacy.arguments import choice
 from pymc_privacy.distributions.linear_measurements import LatticeCounts
 from pymc_privacy.errors import PlotError, PrivacyError
@@ -65,7 +65,7 @@ def replicates(
     return Replicates(_drawn(result, names, records, model, latent or [], random_seed), records)
 
 
-def _model(model: Any) -> Any:
+def _model(model: Any) -> Model | None:
     """Return the model, that on the context stack by default, or None."""
     try:
         return modelcontext(model)
@@ -75,7 +75,7 @@ def _model(model: Any) -> Any:
         return None
 
 
-def _records(model) -> list[str]:
+def _records(model: Model) -> list[str]:
     """Return the names of all that stands for confidential data."""
     return [
         rv.name for rv in model.free_RVs if is_marked(rv) or isinstance(rv.owner.op, LatticeCounts)
@@ -115,7 +115,7 @@ def _why_not(result: Any, records: str, latent: Sequence[str] | None) -> str:
 
 
 def _drawn(
-    result: Any, names: Any, records: str, model, latent: Sequence[str], random_seed: Any
+    result: Any, names: Any, records: str, model: Model, latent: Sequence[str], random_seed: Any
 ) -> Any:
     import pymc as pm
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pymc_privacy._compat import (
     NUTS,
+    Model,
     ValueGradFunction,
     Variable,
     ancestors,
@@ -142,7 +143,7 @@ def _said_to_compile(quiet: bool) -> Iterator[None]:
         log.info("Compiled in %.1f seconds.", time.perf_counter() - start)
 
 
-def _default_steps(model, kwargs: dict[str, Any]) -> dict[str, Any]:
+def _default_steps(model: Model, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Put our own steps first, and give NUTS a density without the constant releases."""
     compile_kwargs = kwargs.get("compile_kwargs")
     _, chosen = assign_step_methods(model)
@@ -167,7 +168,10 @@ def _default_steps(model, kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parameter_density(
-    model, databases: Sequence[Database], parameters: Sequence[Variable], compile_kwargs: dict
+    model: Model,
+    databases: Sequence[Database],
+    parameters: Sequence[Variable],
+    compile_kwargs: dict,
 ) -> ValueGradFunction:
     """Compile the log density of the parameters given everything else, and its gradient."""
     density = joint_log_density(model, factors_given_records(model, databases, parameters))
@@ -200,7 +204,7 @@ def _check_log_likelihood(kwargs: dict[str, Any], missing: set[str]) -> None:
     warnings.warn(_NO_LOO, ComparisonWarning, stacklevel=3)
 
 
-def _with_starts(model, kwargs: dict[str, Any]) -> dict[str, Any]:
+def _with_starts(model: Model, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Say where chains start, and so how many there are."""
     cores = kwargs.get("cores") or min(4, os.cpu_count() or 1)
     chains = kwargs.get("chains") or max(2, cores)

@@ -12,6 +12,7 @@ from pymc_privacy._compat import (
     INTERPRETED,
     FlatRV,
     HalfFlatRV,
+    Model,
     get_seeds_per_chain,
     make_initial_point_fn,
 )
@@ -24,7 +25,7 @@ MOST_TRIES = 100
 
 
 def starting_points(
-    model, initvals: Any, *, chains: int, random_seed: Any, quiet: bool = False
+    model: Model, initvals: Any, *, chains: int, random_seed: Any, quiet: bool = False
 ) -> list[Point]:
     """Return the values of all free variables where each chain starts.
 
@@ -48,7 +49,7 @@ def starting_points(
     return points
 
 
-def _strategy(model, given: dict[Any, Any], said: dict[str, None]) -> dict[Any, Any]:
+def _strategy(model: Model, given: dict[Any, Any], said: dict[str, None]) -> dict[Any, Any]:
     """Start from the prior wherever the user did not say, and the prior can be drawn from."""
     names = {key if isinstance(key, str) else key.name for key in given}
     sizes = {name: start for name, start in starts_of_sizes(model).items() if name not in names}
@@ -76,14 +77,14 @@ def _is_flat(rv: Any) -> bool:
     return isinstance(rv.owner.op, FlatRV | HalfFlatRV)
 
 
-def _not_drawable(model, fixed: dict[Any, Any], names: list[str]) -> set[str]:
+def _not_drawable(model: Model, fixed: dict[Any, Any], names: list[str]) -> set[str]:
     """Return the variables whose law has no draws, given where the others start."""
     if _draws(model, fixed | dict.fromkeys(names, "prior")):
         return set()
     return {name for name in names if not _draws(model, fixed | {name: "prior"})}
 
 
-def _draws(model, strategy: dict[Any, Any]) -> bool:
+def _draws(model: Model, strategy: dict[Any, Any]) -> bool:
     try:
         _start(model, strategy)(0)
     except NotImplementedError:
@@ -94,7 +95,7 @@ def _draws(model, strategy: dict[Any, Any]) -> bool:
     return True
 
 
-def _start(model, strategy: dict[Any, Any]) -> Callable[[int], Point]:
+def _start(model: Model, strategy: dict[Any, Any]) -> Callable[[int], Point]:
     """Return a function of a seed that makes a point of the model."""
     return make_initial_point_fn(model=model, overrides=strategy)
 
@@ -102,7 +103,7 @@ def _start(model, strategy: dict[Any, Any]) -> Callable[[int], Point]:
 class _Judge:
     """The log density of a model and the natural values of its free variables, at a point."""
 
-    def __init__(self, model):
+    def __init__(self, model: Model):
         self._names = [rv.name for rv in model.free_RVs]
         self._function = model.compile_fn(
             [
@@ -124,7 +125,7 @@ class _Judge:
 
 
 def _points(
-    model, given: dict[Any, Any], seeds: Sequence[int], said: dict[str, None]
+    model: Model, given: dict[Any, Any], seeds: Sequence[int], said: dict[str, None]
 ) -> list[Point]:
     strategy = _strategy(model, given, said)
     start, judge = _start(model, strategy), _Judge(model)

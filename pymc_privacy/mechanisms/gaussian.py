@@ -37,14 +37,16 @@ _HOW = "one of rho=, mu= or (epsilon=, delta=) together with sensitivity="
 
 
 @register_jitable
-def gaussian_log_density(release, statistic, scale, log_normalizer):
+def gaussian_log_density(release: Any, statistic: Any, scale: Any, log_normalizer: Any) -> Any:
     """Return -(s - t)^2 / (2 sigma^2) - log Z, with Z over the reals or over the integers."""
     z = (release - statistic) / scale
     return -0.5 * z * z - log_normalizer
 
 
 @register_jitable
-def gaussian_interval(lower, upper, statistic, scale, log_normalizer):
+def gaussian_interval(
+    lower: Any, upper: Any, statistic: Any, scale: Any, log_normalizer: Any
+) -> Any:
     """Return log P(lower <= s < upper) for s = t + Normal noise, exact in both tails.
 
     With the interval mirrored so that its middle is not below t, its probability is Q(l) - Q(u) if
@@ -60,7 +62,9 @@ def gaussian_interval(lower, upper, statistic, scale, log_normalizer):
 
 
 @register_jitable
-def discrete_gaussian_interval(lower, upper, statistic, scale, log_normalizer):
+def discrete_gaussian_interval(
+    lower: Any, upper: Any, statistic: Any, scale: Any, log_normalizer: Any
+) -> Any:
     """Return log P(lower <= s < upper) for s = t + discrete Gaussian noise, exact in both tails.
 
     The integers a..b of the interval are mirrored as for `gaussian_interval`; then P is
@@ -255,7 +259,9 @@ class DiscreteGaussian(AdditiveMechanism):
         return statistic + noise.reshape(shape)
 
 
-def _propose_discrete_gaussian(rng: np.random.Generator, sigma: np.ndarray):
+def _propose_discrete_gaussian(
+    rng: np.random.Generator, sigma: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Propose y from P(y) ∝ exp(-|y| / t) and accept with exp(-(|y| - sigma²/t)² / 2 sigma²).
 
     The product is ∝ exp(-y² / 2 sigma²) for every t > 0; t = floor(sigma) + 1 keeps the

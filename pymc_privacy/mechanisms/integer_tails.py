@@ -17,7 +17,7 @@ _TERMS = 80
 
 
 @register_jitable
-def discrete_gaussian_tail(m, scale, log_normalizer):
+def discrete_gaussian_tail(m: Any, scale: Any, log_normalizer: Any) -> Any:
     """Return log P(k >= m) for P(k) = exp(-k² / 2 sigma² - log Z), m >= 1.
 
     Terms that fall fast are added up, relative to the first: the sum of

@@ -27,13 +27,15 @@ _HOW = "epsilon= and sensitivity= (scale is sensitivity / epsilon)"
 
 
 @register_jitable
-def laplace_log_density(release, statistic, scale, log_normalizer):
+def laplace_log_density(release: Any, statistic: Any, scale: Any, log_normalizer: Any) -> Any:
     """Return -|s - t| / b - log Z, where Z normalizes over the reals or over the integers."""
     return -abs(release - statistic) / scale - log_normalizer
 
 
 @register_jitable
-def laplace_interval(lower, upper, statistic, scale, log_normalizer):
+def laplace_interval(
+    lower: Any, upper: Any, statistic: Any, scale: Any, log_normalizer: Any
+) -> Any:
     """Return log P(lower <= s < upper) for s = t + Laplace noise, exact in both tails.
 
     With the interval mirrored so that its middle is not below t, in units of b, its probability is
@@ -48,7 +50,9 @@ def laplace_interval(lower, upper, statistic, scale, log_normalizer):
 
 
 @register_jitable
-def discrete_laplace_interval(lower, upper, statistic, scale, log_normalizer):
+def discrete_laplace_interval(
+    lower: Any, upper: Any, statistic: Any, scale: Any, log_normalizer: Any
+) -> Any:
     """Return log P(lower <= s < upper) for s = t + discrete Laplace noise, exact in both tails.
 
     Of noise k with q = e^{-1/b}, P(k >= a) = q^a / (1 + q) for a >= 1. The integers of the

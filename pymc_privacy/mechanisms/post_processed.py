@@ -132,14 +132,18 @@ def clamped_laws(formula: Formula, interval: Formula) -> tuple[Formula, Formula]
     """Return the laws of min(max(s, lower), upper): an atom at each end."""
 
     @register_jitable
-    def clamped(release, statistic, lower, upper, half_step, *inside):
+    def clamped(
+        release: Any, statistic: Any, lower: Any, upper: Any, half_step: Any, *inside: Any
+    ) -> Any:
         below = interval(-UNBOUNDED, lower + half_step, statistic, *inside)
         above = interval(upper - half_step, UNBOUNDED, statistic, *inside)
         between = formula(release, statistic, *inside)
         return where(release <= lower, below, where(release >= upper, above, between))
 
     @register_jitable
-    def clamped_interval(low, high, statistic, lower, upper, half_step, *inside):
+    def clamped_interval(
+        low: Any, high: Any, statistic: Any, lower: Any, upper: Any, half_step: Any, *inside: Any
+    ) -> Any:
         low = where(low <= lower, -UNBOUNDED, where(low > upper, UNBOUNDED, low))
         high = where(high <= lower, -UNBOUNDED, where(high > upper, UNBOUNDED, high))
         return interval(low, high, statistic, *inside)
@@ -231,11 +235,11 @@ def rounded_laws(interval: Formula) -> tuple[Formula, Formula]:
     """Return the laws of g floor(s / g + 1/2): every multiple of g has an interval of its own."""
 
     @register_jitable
-    def rounded(release, statistic, to, *inside):
+    def rounded(release: Any, statistic: Any, to: Any, *inside: Any) -> Any:
         return interval(release - 0.5 * to, release + 0.5 * to, statistic, *inside)
 
     @register_jitable
-    def rounded_interval(low, high, statistic, to, *inside):
+    def rounded_interval(low: Any, high: Any, statistic: Any, to: Any, *inside: Any) -> Any:
         first, last = to * (ceil(low / to) - 0.5), to * (ceil(high / to) - 0.5)
         return interval(first, last, statistic, *inside)
 
@@ -311,7 +315,7 @@ def suppressed_laws(formula: Formula, interval: Formula) -> tuple[Formula, Formu
     """Return the law of s where it is large enough; else all that is known is that it was not."""
 
     @register_jitable
-    def suppressed(release, statistic, below, half_step, *inside):
+    def suppressed(release: Any, statistic: Any, below: Any, half_step: Any, *inside: Any) -> Any:
         hidden = interval(-UNBOUNDED, below - half_step, statistic, *inside)
         shown = release >= below
         return where(shown, formula(where(shown, release, below), statistic, *inside), hidden)

@@ -19,7 +19,9 @@ _MOST = 2**31  # answers: all differ as floats, and as integers of any machine
 
 
 @register_jitable
-def randomized_response_log_density(release, statistic, log_keep, log_other, categories):
+def randomized_response_log_density(
+    release: Any, statistic: Any, log_keep: Any, log_other: Any, categories: Any
+) -> Any:
     """Return log p if the release is the truth, log (1 - p) / (k - 1) if it is another answer.
 
     What is not one of the k answers has no law, and density zero.

@@ -18,14 +18,18 @@ from pymc_privacy.mechanisms.laplace import LOG_TWO, laplace_interval
 
 
 @register_jitable
-def truncated_laplace_log_density(release, statistic, scale, bound, log_normalizer):
+def truncated_laplace_log_density(
+    release: Any, statistic: Any, scale: Any, bound: Any, log_normalizer: Any
+) -> Any:
     """Return -|s - t| / b - log Z within the bound, and minus infinity beyond."""
     distance = abs(release - statistic)
     return where(distance <= bound, -distance / scale - log_normalizer, -math.inf)
 
 
 @register_jitable
-def truncated_laplace_interval(lower, upper, statistic, scale, bound, log_normalizer):
+def truncated_laplace_interval(
+    lower: Any, upper: Any, statistic: Any, scale: Any, bound: Any, log_normalizer: Any
+) -> Any:
     """Return log P(lower <= s < upper): that of Laplace noise, given that it is within A."""
     first, last = statistic - bound, statistic + bound
     below = where(lower < first, first, where(lower > last, last, lower))

@@ -23,7 +23,9 @@ from pymc_privacy.mechanisms.engines import ceil, exp, log, where
 
 
 @register_jitable
-def tulap_log_density(release, statistic, width, epsilon, bound, log_normalizer):
+def tulap_log_density(
+    release: Any, statistic: Any, width: Any, epsilon: Any, bound: Any, log_normalizer: Any
+) -> Any:
     """Return -epsilon |round((s - t) / D)| - log Z within the bound, and minus infinity beyond."""
     distance = abs(release - statistic)
     steps = ceil(distance / width - 0.5)
@@ -31,7 +33,7 @@ def tulap_log_density(release, statistic, width, epsilon, bound, log_normalizer)
 
 
 @register_jitable
-def tulap_above(x, epsilon):
+def tulap_above(x: Any, epsilon: Any) -> Any:
     """Return P(N > x), x >= 0, for untruncated Tulap noise N of width 1.
 
     N = K + U with K discrete Laplace and U uniform on [-1/2, 1/2]. With x = k + r, k the nearest
@@ -43,7 +45,15 @@ def tulap_above(x, epsilon):
 
 
 @register_jitable
-def tulap_interval(lower, upper, statistic, width, epsilon, bound, log_normalizer):
+def tulap_interval(
+    lower: Any,
+    upper: Any,
+    statistic: Any,
+    width: Any,
+    epsilon: Any,
+    bound: Any,
+    log_normalizer: Any,
+) -> Any:
     """Return log P(lower <= s < upper): the noise is Tulap noise, given that |N| <= bound."""
     below = where(lower - statistic < -bound, -bound, lower - statistic)
     above = where(upper - statistic > bound, bound, upper - statistic)

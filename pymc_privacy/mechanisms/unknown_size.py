@@ -158,7 +158,13 @@ def _for_every_size(mechanism: AdditiveMechanism) -> float:
     return 2 * cast(float, mechanism.scale)
 
 
-def _for_one_size(delta, mechanism, size, release, log_prior) -> SizeGap:
+def _for_one_size(
+    delta: float,
+    mechanism: AdditiveMechanism,
+    size: int,
+    release: float | None,
+    log_prior: Callable[[np.ndarray], Any] | None,
+) -> SizeGap:
     """Sum over n within the noise's reach, and bound the rest by its tail.
 
     Left out is n outside [low, high], of noise at least h away from both n_dp and n0. There
@@ -234,7 +240,7 @@ def capacity_for(release: Any, mechanism: AdditiveMechanism, *, tail: float = 1e
         )
     allowed = math.log(tail) + math.log(held)
 
-    def enough(size):
+    def enough(size: np.ndarray) -> np.ndarray:
         # More than `size` records: the noise has taken off at least size + 1 - released.
         return log_tail_bound(mechanism, np.maximum(size + 1 - released, 1)) <= allowed
 

@@ -114,7 +114,7 @@ def _rule(op: Any, node: Apply, states: list[Any]) -> State:
 
 
 @_rule.register
-def _elementwise(op: Elemwise, node, states):
+def _elementwise(op: Elemwise, node: Apply, states: list[Any]) -> State:
     return _together(states, node.inputs)
 
 
@@ -150,7 +150,7 @@ def _is_uniform(part: Variable, axis: int) -> bool:
 
 
 @_rule.register
-def _shuffled(op: DimShuffle, node, states):
+def _shuffled(op: DimShuffle, node: Apply, states: list[Any]) -> State:
     [state] = states
     if state.axis not in op.new_order:
         return Unknown("the axis of the records is dropped")
@@ -158,12 +158,12 @@ def _shuffled(op: DimShuffle, node, states):
 
 
 @_rule.register(SpecifyShape)
-def _same(op, node, states):
+def _same(op: Any, node: Apply, states: list[Any]) -> State:
     return _first_only(states)
 
 
 @_rule.register
-def _filled(op: Alloc, node, states):
+def _filled(op: Alloc, node: Apply, states: list[Any]) -> State:
     state = _first_only(states)
     if not isinstance(state, Aligned):
         return state
@@ -179,7 +179,7 @@ def _first_only(states: Sequence[Any]) -> State:
 
 
 @_rule.register
-def _reshaped(op: Reshape, node, states):
+def _reshaped(op: Reshape, node: Apply, states: list[Any]) -> State:
     state = _first_only(states)
     before, after = node.inputs[0].type.shape[:1], node.outputs[0].type.shape[:1]
     if not isinstance(state, Aligned) or state.axis or None in before or before != after:
@@ -188,7 +188,7 @@ def _reshaped(op: Reshape, node, states):
 
 
 @_rule.register
-def _reduced(op: CAReduce, node, states):
+def _reduced(op: CAReduce, node: Apply, states: list[Any]) -> State:
     [state] = states
     axes = range(node.inputs[0].type.ndim) if op.axis is None else op.axis
     return _without(state, axes, f"{op} is taken over the records")
@@ -203,13 +203,13 @@ def _without(state: Aligned, axes: Collection[int], complaint: str) -> State:
 @_rule.register(CumOp)
 @_rule.register(SortOp)
 @_rule.register(ArgSortOp)
-def _in_order(op, node, states):
+def _in_order(op: Any, node: Apply, states: list[Any]) -> State:
     [state] = states
     return Mixed(f"{op} runs over the records") if state.axis == op.axis else state
 
 
 @_rule.register
-def _joined(op: Join, node, states):
+def _joined(op: Join, node: Apply, states: list[Any]) -> State:
     state = _together(states, node.inputs)
     if isinstance(state, Aligned) and state.axis == op.axis:
         return Mixed("records are joined")
@@ -217,7 +217,7 @@ def _joined(op: Join, node, states):
 
 
 @_rule.register
-def _split(op: Split, node, states):
+def _split(op: Split, node: Apply, states: list[Any]) -> State:
     state = _first_only(states)
     if isinstance(state, Aligned) and state.axis == op.axis:
         return Mixed("records are split")
@@ -225,7 +225,7 @@ def _split(op: Split, node, states):
 
 
 @_rule.register
-def _product(op: Dot, node, states):
+def _product(op: Dot, node: Apply, states: list[Any]) -> State:
     return _matrix_product(states, [part.type.ndim for part in node.inputs])
 
 
@@ -239,7 +239,7 @@ def _matrix_product(states: Sequence[Any], dimensions: Sequence[int]) -> State:
 
 
 @_rule.register
-def _blockwise(op: Blockwise, node, states):
+def _blockwise(op: Blockwise, node: Apply, states: list[Any]) -> State:
     batch = op.batch_ndim(node)
     if all(state is None or state.axis < batch for state in states):
         return _together(states, [_batch_only(p, batch) for p in node.inputs])
@@ -260,7 +260,7 @@ def _batch_only(part: Variable, batch: int) -> Variable:
 
 
 @_rule.register
-def _taken(op: Subtensor, node, states):
+def _taken(op: Subtensor, node: Apply, states: list[Any]) -> State:
     state = _first_only(states)
     if not isinstance(state, Aligned):
         return state
@@ -297,7 +297,7 @@ def _number(bound: Any) -> Any:
 
 
 @_rule.register
-def _looked_up(op: AdvancedSubtensor, node, states):
+def _looked_up(op: AdvancedSubtensor, node: Apply, states: list[Any]) -> State:
     table, indices = node.inputs[0], node.inputs[1:]
     of = dict(zip(indices, states[1:], strict=True))
     chosen = _all_indices(table, indices, op.idx_list)
@@ -324,7 +324,9 @@ def _looked_up(op: AdvancedSubtensor, node, states):
     return _together(found, parts, offsets)
 
 
-def _table_axis(table, state: Aligned, chosen, places: Sequence[int], width: int) -> State:
+def _table_axis(
+    table: Variable, state: Aligned, chosen: Sequence[Any], places: Sequence[int], width: int
+) -> State:
     """Return where the rows of a table go that has the records along one of its dimensions."""
     index = chosen[state.axis]
     if state.axis not in places:
@@ -355,7 +357,7 @@ def _counted_along(index: Variable, length: int | None) -> int | None:
 
 
 @_rule.register
-def _written(op: IncSubtensor, node, states):
+def _written(op: IncSubtensor, node: Apply, states: list[Any]) -> State:
     """Let some elements be overwritten, or added to."""
     (target, value, *inputs), (before, new, *others) = node.inputs, states
     if any(others):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pymc_privacy._compat import TensorVariable, TruncatedRV, ancestors
+from pymc_privacy._compat import Model, TensorVariable, TruncatedRV, ancestors
 from pymc_privacy.model.cells import may_be_counted
 from pymc_privacy.model.domains import may_leave_domain
 from pymc_privacy.model.effects import shared_effects
@@ -30,7 +30,7 @@ MOST_PARAMETERS = 200
 
 
 def assign_records(
-    model, records: Sequence[TensorVariable], contributions: Sequence[TensorVariable]
+    model: Model, records: Sequence[TensorVariable], contributions: Sequence[TensorVariable]
 ) -> None:
     """Mark new records, and with them all that came before: the parameters may be shared.
 
@@ -67,7 +67,7 @@ def assign_records(
         mark(rv, interwoven)
 
 
-def _carrying(model, records: Sequence[TensorVariable]) -> list[TensorVariable]:
+def _carrying(model: Model, records: Sequence[TensorVariable]) -> list[TensorVariable]:
     """Return the parameters that may carry their records along: none that can leave their domain.
 
     The others are left to the sampler that looks at all densities of the model, NUTS. So are those
@@ -78,7 +78,7 @@ def _carrying(model, records: Sequence[TensorVariable]) -> list[TensorVariable]:
     return [] if found and (rejected or may_leave_domain(model, records)) else found
 
 
-def _movable_parameters(model, records: Sequence[TensorVariable]) -> list[TensorVariable]:
+def _movable_parameters(model: Model, records: Sequence[TensorVariable]) -> list[TensorVariable]:
     """Return the continuous parameters of records, or nothing when there are too many.
 
     All moves share one covariance, which many draws are needed to learn.

@@ -13,6 +13,7 @@ import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
     CategoricalRV,
+    Model,
     TensorVariable,
     TruncatedRV,
     _logprob,
@@ -105,7 +106,7 @@ def find_cells(records: Sequence[TensorVariable]) -> Cells:
     )
 
 
-def log_probabilities(model, cells: Cells) -> TensorVariable:
+def log_probabilities(model: Model, cells: Cells) -> TensorVariable:
     """Return the log probability of each cell as a function of the parameters' values."""
     constants = [pt.constant(value) for value in cells.values()]
     by_value = {
@@ -124,7 +125,9 @@ def log_probabilities(model, cells: Cells) -> TensorVariable:
     return total
 
 
-def on_cells(model, graphs: Sequence[TensorVariable], by_value: dict) -> list[TensorVariable]:
+def on_cells(
+    model: Model, graphs: Sequence[TensorVariable], by_value: dict
+) -> list[TensorVariable]:
     """Write graphs of records for one record per cell, or raise `NotCounted`."""
     graphs = model.replace_rvs_by_values(list(graphs))
     try:
@@ -135,12 +138,12 @@ def on_cells(model, graphs: Sequence[TensorVariable], by_value: dict) -> list[Te
 
 
 @singledispatch
-def _log_probability(op: Any, value: TensorVariable, *parameters: TensorVariable):
+def _log_probability(op: Any, value: TensorVariable, *parameters: TensorVariable) -> TensorVariable:
     return _logprob(op, (value,), None, None, *parameters)
 
 
 @_log_probability.register(CategoricalRV)
-def _category(op, value, p):
+def _category(op: Any, value: TensorVariable, p: TensorVariable) -> TensorVariable:
     """Look up log p at the value; axes of p stand behind the same axes of the value."""
     p = pt.as_tensor(p)
     places: list[Any] = []

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from pymc_privacy._compat import TensorVariable, Variable, ancestors
+from pymc_privacy._compat import Model, TensorVariable, Variable, ancestors
 from pymc_privacy.errors import RecordError, ReleaseError
 from pymc_privacy.mechanisms import Mechanism
 from pymc_privacy.model.factors import factors_of, log_densities
@@ -33,7 +32,7 @@ _LATE = (
 class Database:
     """Record variables that share rows, and every factor of the model that sees them."""
 
-    model: Any
+    model: Model
     records: tuple[TensorVariable, ...]
     releases: tuple[TensorVariable, ...]
     """Central releases of these records, all observed."""
@@ -69,7 +68,7 @@ class Database:
         return [observed_value(self.model, release) for release in self.releases]
 
 
-def find_databases(model, records: Sequence[TensorVariable] | None = None) -> list[Database]:
+def find_databases(model: Model, records: Sequence[TensorVariable] | None = None) -> list[Database]:
     """Group the records of a model into databases, and check every factor that sees them.
 
     Parameters
@@ -92,7 +91,7 @@ def find_databases(model, records: Sequence[TensorVariable] | None = None) -> li
     return [_database(model, group, factors) for group in _groups(records, factors)]
 
 
-def check_data(model) -> None:
+def check_data(model: Model) -> None:
     """Refuse data that are not numbers, or not fixed, wherever the finished model uses them."""
     refuse_random_data(model)
     releases = [rv for rv in model.basic_RVs if is_release(rv)]
@@ -104,7 +103,7 @@ def check_data(model) -> None:
     refuse_data_that_are_not_numbers(model, graphs, others)
 
 
-def _check_held(model, records: Sequence[TensorVariable]) -> None:
+def _check_held(model: Model, records: Sequence[TensorVariable]) -> None:
     """Refuse to hold a variable in coordinates that depend on the records, which move it along."""
     moving = {model.rvs_to_values[rv] for rv in records}
     for rv in model.free_RVs:
@@ -123,14 +122,14 @@ Factors = dict[TensorVariable, set[TensorVariable]]
 
 
 def factors_given_records(
-    model, databases: Sequence[Database], parameters: Sequence[Variable]
+    model: Model, databases: Sequence[Database], parameters: Sequence[Variable]
 ) -> list[TensorVariable]:
     """Return the factors of the density of parameters given all else: constant releases cancel."""
     constant = {r for database in databases for r in database.constant_releases(parameters)}
     return [factor for factor in factors_of(model) if factor not in constant]
 
 
-def _seen_by(model, factor: TensorVariable) -> set[TensorVariable]:
+def _seen_by(model: Model, factor: TensorVariable) -> set[TensorVariable]:
     """Return the variables that the log density of a factor is a function of."""
     if factor in model.potentials:
         return set(parents(factor, model))
@@ -147,7 +146,7 @@ def _groups(records: Sequence[TensorVariable], factors: Factors) -> list[list[Te
     return [[rv for rv in records if rv in group] for group in groups]
 
 
-def _database(model, records: list[TensorVariable], factors: Factors) -> Database:
+def _database(model: Model, records: list[TensorVariable], factors: Factors) -> Database:
     seeing = [f for f, seen in factors.items() if seen & set(records) and f not in set(records)]
     releases = [f for f in seeing if is_release(f) and f.owner.op.sums]
     weights = [f for f in seeing if f not in set(releases)]
@@ -175,7 +174,13 @@ def _database(model, records: list[TensorVariable], factors: Factors) -> Databas
     )
 
 
-def _probe(model, records, releases, weights, start: Point) -> Probe:
+def _probe(
+    model: Model,
+    records: Sequence[TensorVariable],
+    releases: Sequence[TensorVariable],
+    weights: Sequence[TensorVariable],
+    start: Point,
+) -> Probe:
     """Return what tells whether anything that sees the records mixes them."""
     densities = log_densities(model, weights)
     graphs = {f"the contributions to {r.name!r}": contributions_of(r) for r in releases}

@@ -16,6 +16,7 @@ import numpy as np
 from pymc_privacy._compat import (
     INTERPRETED,
     CheckParameterValue,
+    Model,
     TensorVariable,
     Variable,
     ancestors,
@@ -33,7 +34,7 @@ _CHEAP = 64
 _STRETCHES = (1.0, 4.0)
 
 
-def may_leave_domain(model, records: Sequence[TensorVariable]) -> bool:
+def may_leave_domain(model: Model, records: Sequence[TensorVariable]) -> bool:
     """Tell whether a law of the records does not allow some values of its parameters.
 
     Looked for at stretched draws from the prior. Whether a matrix is a covariance is not asked.
@@ -57,7 +58,7 @@ def may_leave_domain(model, records: Sequence[TensorVariable]) -> bool:
         return True
 
 
-def cheap_conditions(model, records: Sequence[TensorVariable]) -> list[Variable]:
+def cheap_conditions(model: Model, records: Sequence[TensorVariable]) -> list[Variable]:
     """Return what the densities of records ask of few parameters, by values."""
     return [
         condition
@@ -71,7 +72,7 @@ def _is_small(variable: Variable) -> bool:
     return None not in shape and math.prod(shape) <= _CHEAP
 
 
-def _conditions(model, records: Sequence[TensorVariable]) -> list[Variable]:
+def _conditions(model: Model, records: Sequence[TensorVariable]) -> list[Variable]:
     """Return what the densities of records ask of random parameters."""
     values = set(model.value_vars)
     found = []
@@ -92,7 +93,7 @@ def _is_linear_algebra(variable: Variable) -> bool:
 
 
 def _stretched(
-    model, variables: Sequence[TensorVariable], centre: dict[str, np.ndarray]
+    model: Model, variables: Sequence[TensorVariable], centre: dict[str, np.ndarray]
 ) -> Iterator[dict[str, np.ndarray]]:
     """Yield points around the start of the model, most of them far out."""
     draw = drawing_where_possible(model, variables)

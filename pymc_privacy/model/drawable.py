@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pymc_privacy._compat import INTERPRETED, TensorVariable, compile_graph
+from pymc_privacy._compat import INTERPRETED, Model, TensorVariable, compile_graph
 from pymc_privacy.functions.generators import given_others, in_value_coordinates, with_generator
 from pymc_privacy.model.start import start_of
 
 Draw = Callable[[int], dict[str, np.ndarray]]
 
 
-def can_be_drawn(model, variable: TensorVariable) -> bool:
+def can_be_drawn(model: Model, variable: TensorVariable) -> bool:
     """Tell whether a law has draws, given where PyMC starts the other variables."""
     try:
         drawing(model, [variable])(0)
@@ -25,7 +25,7 @@ def can_be_drawn(model, variable: TensorVariable) -> bool:
     return True
 
 
-def drawing_where_possible(model, variables: Sequence[TensorVariable]) -> Draw:
+def drawing_where_possible(model: Model, variables: Sequence[TensorVariable]) -> Draw:
     """Return a function of a seed that draws a point, but for variables that have no draws."""
     draw = drawing(model, variables)
     try:
@@ -35,7 +35,7 @@ def drawing_where_possible(model, variables: Sequence[TensorVariable]) -> Draw:
     return draw
 
 
-def drawing(model, variables: Sequence[TensorVariable]) -> Draw:
+def drawing(model: Model, variables: Sequence[TensorVariable]) -> Draw:
     """Return a function of a seed that draws a point; other variables stay where PyMC starts."""
     fresh = [in_value_coordinates(model, rv) for rv in variables]
     rng, fresh = with_generator(given_others(model, fresh, variables))

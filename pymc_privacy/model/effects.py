@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pymc_privacy._compat import TensorVariable, ancestors
+from pymc_privacy._compat import Model, TensorVariable, ancestors
 from pymc_privacy.model.drawable import can_be_drawn
 from pymc_privacy.model.factors import factors_of, log_densities
 from pymc_privacy.model.locality import Point, Probe, parents, probing_point
 
 
 def shared_effects(
-    model, records: Sequence[TensorVariable], contributions: Sequence[TensorVariable]
+    model: Model, records: Sequence[TensorVariable], contributions: Sequence[TensorVariable]
 ) -> list[TensorVariable]:
     """Return those of the records that no release sees itself, and whose rows the model mixes.
 
@@ -32,7 +32,7 @@ def shared_effects(
     return [rv for rv in effects if rv in above]
 
 
-def _is_mixed(model, start: Point, effect: TensorVariable) -> bool:
+def _is_mixed(model: Model, start: Point, effect: TensorVariable) -> bool:
     factors = [f for f in factors_of(model) if _sees(model, f, effect)]
     if not factors:
         return False
@@ -41,7 +41,7 @@ def _is_mixed(model, start: Point, effect: TensorVariable) -> bool:
     return bool(Probe(model, start, [effect], graphs).mixed()[effect])
 
 
-def _sees(model, factor: TensorVariable, effect: TensorVariable) -> bool:
+def _sees(model: Model, factor: TensorVariable, effect: TensorVariable) -> bool:
     if factor is effect:
         return False
     graphs = [factor] if factor in model.potentials else factor.owner.inputs

@@ -8,16 +8,21 @@ exist: here the arrays have as many rows as the size says, and nothing is masked
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from pymc_privacy._compat import TensorVariable, change_dist_size, clone_replace, graph_replace
+from pymc_privacy._compat import (
+    Model,
+    TensorVariable,
+    change_dist_size,
+    clone_replace,
+    graph_replace,
+)
 from pymc_privacy.errors import RecordError
 from pymc_privacy.model.marks import mark
 from pymc_privacy.model.releases import contributions_of, is_release
 from pymc_privacy.model.sized_records import ExistingRows, is_sized, law_of, size_of
 
 
-def with_exact_length(model) -> Any:
+def with_exact_length(model: Model) -> Model:
     """Return the model with arrays of records that are as long as their size.
 
     Variables keep their names, and all but the records keep their value variables. Data are

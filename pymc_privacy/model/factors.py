@@ -14,6 +14,7 @@ import pytensor.tensor as pt
 from pymc_privacy._compat import (
     Constant,
     Elemwise,
+    Model,
     TensorVariable,
     Variable,
     ancestors,
@@ -28,13 +29,13 @@ Densities = dict[TensorVariable, TensorVariable]
 _kept: dict[bool, KeptPerModel[Densities]] = {True: KeptPerModel(), False: KeptPerModel()}
 
 
-def factors_of(model) -> list[TensorVariable]:
+def factors_of(model: Model) -> list[TensorVariable]:
     """Return everything that has a log density: random variables and potentials."""
     return [*model.basic_RVs, *model.potentials]
 
 
 def log_densities(
-    model, factors: Sequence[TensorVariable], *, jacobian: bool = True
+    model: Model, factors: Sequence[TensorVariable], *, jacobian: bool = True
 ) -> list[TensorVariable]:
     """Return the log density of each factor, by values; graphs that others may hold too."""
     if not factors:
@@ -50,7 +51,7 @@ def log_densities(
     return [known[factor] for factor in factors]
 
 
-def joint_log_density(model, factors: Sequence[TensorVariable]) -> TensorVariable:
+def joint_log_density(model: Model, factors: Sequence[TensorVariable]) -> TensorVariable:
     """Return the log density of some factors together, by values."""
     if not factors:
         return pt.constant(0.0)

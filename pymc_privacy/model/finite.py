@@ -14,6 +14,7 @@ import numpy as np
 from pymc_privacy._compat import (
     INTERPRETED,
     Constant,
+    Model,
     SharedVariable,
     TensorVariable,
     Variable,
@@ -57,7 +58,7 @@ def refuse_single_precision() -> None:
         )
 
 
-def refuse_random_data(model) -> None:
+def refuse_random_data(model: Model) -> None:
     """Raise an error where observed values are drawn anew at every look, as minibatches are."""
     for rv in model.observed_RVs:
         if rvs_in_graph([model.rvs_to_values[rv]]):
@@ -69,7 +70,7 @@ def refuse_random_data(model) -> None:
 
 
 def refuse_data_that_are_not_numbers(
-    model, graphs: Mapping[str, TensorVariable], factors: Iterable[TensorVariable]
+    model: Model, graphs: Mapping[str, TensorVariable], factors: Iterable[TensorVariable]
 ) -> None:
     """Raise an error where a graph, or the density of a factor, is not finite for its data.
 
@@ -99,7 +100,7 @@ def refuse_data_that_are_not_numbers(
 
 
 def refuse_contributions_that_are_not_numbers(
-    model, start: Point, contributions: Mapping[str, TensorVariable]
+    model: Model, start: Point, contributions: Mapping[str, TensorVariable]
 ) -> None:
     """Raise an error where records of a point contribute what nobody could have released."""
     if not contributions:
@@ -123,7 +124,7 @@ def refuse_contributions_that_are_not_numbers(
             )
 
 
-def _inputs_of(model, factor: TensorVariable) -> list[Variable]:
+def _inputs_of(model: Model, factor: TensorVariable) -> list[Variable]:
     """Return what the density of a factor is computed from, its observed value included."""
     if factor in model.potentials:
         return [factor]
@@ -132,7 +133,7 @@ def _inputs_of(model, factor: TensorVariable) -> list[Variable]:
     return [*factor.owner.inputs, *([model.rvs_to_values[factor]] if known else [])]
 
 
-def _not_finite(model, graphs: Sequence[Variable]) -> list[_Datum]:
+def _not_finite(model: Model, graphs: Sequence[Variable]) -> list[_Datum]:
     """Return the data that graphs are computed from, and that are not finite."""
     above = ancestors(list(graphs), blockers=[rv for rv in model.basic_RVs if rv not in graphs])
     names = {variable: name for name, variable in model.named_vars.items()}
@@ -162,7 +163,7 @@ def _value(variable: Variable) -> np.ndarray | None:
 
 
 def _evaluated(
-    model, terms: Mapping[str, Any], densities: Sequence[str]
+    model: Model, terms: Mapping[str, Any], densities: Sequence[str]
 ) -> Iterator[tuple[str, np.ndarray | None]]:
     """Yield every term at points of the model; None where it cannot be computed at all.
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from pymc_privacy._compat import Model
+
 
 class KeptPerModel[T]:
     """A value for each model that is still in use.
@@ -22,9 +24,9 @@ class KeptPerModel[T]:
     """
 
     def __init__(self) -> None:
-        self._known: WeakKeyDictionary[Any, tuple[Sequence[Any], T]] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[Model, tuple[Sequence[Any], T]] = WeakKeyDictionary()
 
-    def get(self, model: Any, parts: Sequence[Any], compute: Callable[[], T]) -> T:
+    def get(self, model: Model, parts: Sequence[Any], compute: Callable[[], T]) -> T:
         """Return the value for a model, computed anew where any of its parts is another object."""
         known = self._known.get(model)
         if known is None or not _are_the_same(known[0], parts):

@@ -15,7 +15,7 @@ from itertools import islice, product
 import numpy as np
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import INTERPRETED, TensorVariable, ancestors, compile_graph
+from pymc_privacy._compat import INTERPRETED, Model, TensorVariable, ancestors, compile_graph
 from pymc_privacy.errors import RecordError
 from pymc_privacy.model.alignment import Aligned, Mixed, State, Unknown, alignment
 from pymc_privacy.model.factors import log_densities
@@ -33,13 +33,13 @@ _POINTS = 3
 _UNCOMPUTABLE = (ArithmeticError, ValueError, IndexError, np.linalg.LinAlgError)
 
 
-def parents(graph: TensorVariable, model) -> list[TensorVariable]:
+def parents(graph: TensorVariable, model: Model) -> list[TensorVariable]:
     """Return the random variables a graph is computed from, not counting *their* parents."""
     above = set(ancestors([graph], blockers=model.basic_RVs))
     return [variable for variable in model.basic_RVs if variable in above]
 
 
-def find_records(name: str, contributions: TensorVariable, model) -> list[TensorVariable]:
+def find_records(name: str, contributions: TensorVariable, model: Model) -> list[TensorVariable]:
     """Return the record variables behind a release, or refuse it in a sentence.
 
     Parameters
@@ -106,7 +106,7 @@ class Probe:
 
     def __init__(
         self,
-        model,
+        model: Model,
         start: Point,
         candidates: Sequence[TensorVariable],
         graphs: dict[str, TensorVariable],
@@ -321,7 +321,7 @@ def _rows_alike(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return (a == b).reshape(len(a), -1).all(axis=1)
 
 
-def with_known_width(contributions: TensorVariable, model) -> TensorVariable:
+def with_known_width(contributions: TensorVariable, model: Model) -> TensorVariable:
     """Fix the number of columns, one per coordinate of the release, where PyTensor forgot it."""
     if contributions.ndim < 2 or contributions.type.shape[1] is not None:
         return contributions
@@ -329,7 +329,7 @@ def with_known_width(contributions: TensorVariable, model) -> TensorVariable:
     return pt.specify_shape(contributions, (None, width))
 
 
-def _length(model, contributions: TensorVariable, axis: int, start: Point) -> int:
+def _length(model: Model, contributions: TensorVariable, axis: int, start: Point) -> int:
     length = contributions.type.shape[axis]
     if length is None:
         [graph] = model.replace_rvs_by_values([contributions.shape[axis]])
@@ -340,7 +340,9 @@ def _length(model, contributions: TensorVariable, axis: int, start: Point) -> in
     return length
 
 
-def _with_rows(model, graph: TensorVariable, size: int, start) -> list[TensorVariable]:
+def _with_rows(
+    model: Model, graph: TensorVariable, size: int, start: Point
+) -> list[TensorVariable]:
     """Return the free variables behind a graph that have one independent row per record."""
     above = set(ancestors([graph]))
     return [
@@ -363,7 +365,9 @@ def _refuse_early_sum(name: str, free: Sequence[TensorVariable]) -> None:
             )
 
 
-def _refuse_without_records(name: str, size: int, direct: Sequence[TensorVariable], model) -> None:
+def _refuse_without_records(
+    name: str, size: int, direct: Sequence[TensorVariable], model: Model
+) -> None:
     observed = [rv.name for rv in direct if rv in model.observed_RVs]
     if observed:
         raise RecordError(

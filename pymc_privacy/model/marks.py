@@ -6,10 +6,11 @@ mark is on the variable's operation: an instance of a subclass made for the purp
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from pymc_privacy._compat import TensorVariable, _support_point
+from pymc_privacy._compat import TensorVariable, Variable, _support_point
 
 
 class Mark:
@@ -53,13 +54,13 @@ def _marked_class(base: type, mark: type) -> type:
     return type(name, (mark, base), {"__reduce__": _reduce, "_mark": mark, "_base": base})
 
 
-def _instance(base: type, mark: type, state: dict):
+def _instance(base: type, mark: type, state: dict) -> Any:
     op: Any = object.__new__(_marked_class(base, mark))
     op.__dict__.update(state)
     return op
 
 
-def _reduce(op):
+def _reduce(op: Any) -> tuple[Callable[..., Any], tuple[type, type, dict]]:
     # The class is made at run time, so a copy in another process has to make it again.
     return _instance, (op._base, op._mark, op.__dict__)
 
@@ -102,7 +103,9 @@ def moves_with_size(variable: TensorVariable) -> bool:
 
 
 @_support_point.register(RecordMixin)
-def _records_start_at_a_draw(op, rv, *inputs):
+def _records_start_at_a_draw(
+    op: RecordMixin, rv: TensorVariable, *inputs: Variable
+) -> TensorVariable:
     # Rows that all sit at the same point make the density of a scale parameter
     # unbounded, so records start at a draw given where the parameters start.
     return rv

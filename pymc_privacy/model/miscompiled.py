@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pymc_privacy._compat import Constant, Elemwise, TensorVariable, Variable, ancestors, ps
+from pymc_privacy._compat import Constant, Elemwise, Model, TensorVariable, Variable, ancestors, ps
 from pymc_privacy.errors import RecordError
 
 
-def refuse_forgotten_floors(graphs: Mapping[str, list[Variable]], model) -> None:
+def refuse_forgotten_floors(graphs: Mapping[str, list[Variable]], model: Model) -> None:
     """Refuse x // 1.0, which PyTensor rewrites into x, also where x is not whole.
 
     Moves that are compiled differently would have different targets. ``graphs`` are what is

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from pymc_privacy._compat import INTERPRETED, TensorVariable, compile_graph
+from pymc_privacy._compat import INTERPRETED, Model, TensorVariable, compile_graph
 from pymc_privacy.errors import RecordError
 from pymc_privacy.functions.generators import given_others, in_value_coordinates, with_generator
 from pymc_privacy.model.sized_records import sizes_of
@@ -19,7 +19,7 @@ Sampler = Callable[[np.random.Generator, Point], list[np.ndarray]]
 _TRIES = 8
 
 
-def prior_points(model, *, seed: int = 0) -> Iterator[Point]:
+def prior_points(model: Model, *, seed: int = 0) -> Iterator[Point]:
     """Draw points from the prior of a model, in value coordinates, one after the other.
 
     A variable that cannot be drawn, or came out infinite, is near where it would start. Random
@@ -30,12 +30,12 @@ def prior_points(model, *, seed: int = 0) -> Iterator[Point]:
         yield _with_all_rows(model, point)
 
 
-def probing_point(model) -> Point:
+def probing_point(model: Model) -> Point:
     """Return a point of the model where no parameter has a special value."""
     return next(prior_points(model))
 
 
-def points_near_the_start(model) -> list[Point]:
+def points_near_the_start(model: Model) -> list[Point]:
     """Return two points on either side of where the model starts, whatever its priors allow."""
     start = start_of(model)
     above = _near(start, np.random.default_rng(0))
@@ -46,7 +46,7 @@ def points_near_the_start(model) -> list[Point]:
     return [_with_all_rows(model, point) for point in (above, below)]
 
 
-def conditional_sampler(model, variables: Sequence[TensorVariable]) -> Sampler:
+def conditional_sampler(model: Model, variables: Sequence[TensorVariable]) -> Sampler:
     """Compile a function of a generator and a point that draws variables given all others."""
     fresh = [in_value_coordinates(model, rv) for rv in variables]
     rng, fresh = with_generator(given_others(model, fresh, variables), write_out=False)
@@ -71,7 +71,7 @@ def looked_up_in_vain(error: IndexError) -> str:
     )
 
 
-def _draws(model, start: Point, rng: np.random.Generator) -> Iterator[Point]:
+def _draws(model: Model, start: Point, rng: np.random.Generator) -> Iterator[Point]:
     free = list(model.free_RVs)
     names = [model.rvs_to_values[rv].name for rv in free]
     try:
@@ -100,7 +100,7 @@ def _draws(model, start: Point, rng: np.random.Generator) -> Iterator[Point]:
     yield from _one_by_one(model, start, rng)
 
 
-def _one_by_one(model, start: Point, rng: np.random.Generator) -> Iterator[Point]:
+def _one_by_one(model: Model, start: Point, rng: np.random.Generator) -> Iterator[Point]:
     """Draw each variable given those before it, where it can be drawn."""
     samplers = {}
     for rv in model.free_RVs:
@@ -145,7 +145,7 @@ def _near(start: Point, rng: np.random.Generator) -> Point:
     }
 
 
-def _with_all_rows(model, point: Point) -> Point:
+def _with_all_rows(model: Model, point: Point) -> Point:
     sizes = {model.rvs_to_values[n].name: capacity for n, capacity in sizes_of(model).items()}
     return point | {
         name: np.asarray(capacity, point[name].dtype) for name, capacity in sizes.items()

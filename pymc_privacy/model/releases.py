@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numba
@@ -9,7 +10,9 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
+    Apply,
     Cast,
+    Model,
     RandomVariable,
     TensorVariable,
     Variable,
@@ -36,7 +39,9 @@ class PrivatizedRV(RandomVariable):
         self.local = local
         super().__init__(**props)
 
-    def rng_fn(self, rng, contributions, size=None):
+    def rng_fn(
+        self, rng: np.random.Generator, contributions: np.ndarray, size: Any = None
+    ) -> np.ndarray:
         """Draw a release; seedable, and so for simulation only."""
         statistic = contributions.sum(axis=0) if self.sums else contributions
         return np.asarray(self.mechanism.simulate(rng, statistic)).astype(self.dtype)
@@ -52,31 +57,44 @@ class PrivatizedRV(RandomVariable):
 
 
 @_logprob.register(PrivatizedRV)
-def _privatized_logprob(op, values, rng, size, contributions, **kwargs):
+def _privatized_logprob(
+    op: PrivatizedRV,
+    values: Sequence[TensorVariable],
+    rng: Variable,
+    size: Variable,
+    contributions: TensorVariable,
+    **kwargs: Any,
+) -> TensorVariable:
     [release] = values
     log_density = op.mechanism.log_density(release, op.statistic(contributions))
     return log_density.sum() if op.sums and log_density.ndim else log_density
 
 
 @_support_point.register(PrivatizedRV)
-def _privatized_support_point(op, rv, rng, size, contributions):
+def _privatized_support_point(
+    op: PrivatizedRV,
+    rv: TensorVariable,
+    rng: Variable,
+    size: Variable,
+    contributions: TensorVariable,
+) -> TensorVariable:
     if rv.type.shape != op.statistic(contributions).type.shape:
         return pt.zeros(rv.shape, dtype=rv.dtype)
     return op.statistic(contributions).astype(rv.dtype)
 
 
 @numba_core_rv_funcify.register(PrivatizedRV)
-def _privatized_numba(op, node):
+def _privatized_numba(op: PrivatizedRV, node: Apply) -> tuple[Any, int | None]:
     """Draw through the mechanism's own simulator, so that its law is written once."""
     dtype, ndim = node.outputs[1].type.numpy_dtype, op.ndim_supp
     returned = numba.types.Array(numba.from_dtype(dtype), ndim, "C")
 
-    def simulate(rng, contributions):
+    def simulate(rng: np.random.Generator, contributions: np.ndarray) -> np.ndarray:
         # Exactly the declared rank and layout, which the machine code does not look at again.
         return np.asarray(op.rng_fn(rng, np.asarray(contributions)), order="C")
 
     @numba_njit
-    def draw(rng, contributions):
+    def draw(rng, contributions):  # type: ignore[no-untyped-def]
         with numba.objmode(release=returned):
             release = simulate(rng, contributions)
         return release
@@ -96,13 +114,15 @@ def contributions_of(release: TensorVariable) -> TensorVariable:
     return release.owner.op.dist_params(release.owner)[0]
 
 
-def release_density(model, release: TensorVariable, statistic: TensorVariable) -> TensorVariable:
+def release_density(
+    model: Model, release: TensorVariable, statistic: TensorVariable
+) -> TensorVariable:
     """Return the log density of a published value, given the statistic behind it."""
     mechanism, value = release.owner.op.mechanism, model.rvs_to_values[release]
     return pt.as_tensor(mechanism.log_density(value, statistic)).sum()
 
 
-def observed_value(model, release: TensorVariable) -> np.ndarray:
+def observed_value(model: Model, release: TensorVariable) -> np.ndarray:
     """Return the published value, checked again because data can be set after the fact."""
     value, op = model.rvs_to_values[release], release.owner.op
     # A cast to the release's integer type would hide fractions.
@@ -114,7 +134,7 @@ def observed_value(model, release: TensorVariable) -> np.ndarray:
     )
 
 
-def released_contributions(model) -> list[TensorVariable]:
+def released_contributions(model: Model) -> list[TensorVariable]:
     """Return what records contribute to each release of a model."""
     return [contributions_of(rv) for rv in model.basic_RVs if type(rv.owner.op) is PrivatizedRV]
 

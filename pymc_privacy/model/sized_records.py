@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
+    Model,
     OpFromGraph,
     SymbolicRandomVariable,
     TensorVariable,
@@ -26,7 +30,7 @@ class RecordsRV(SymbolicRandomVariable):
     _print_name = ("Records", "\\operatorname{Records}")
 
     @classmethod
-    def rv_op(cls, dist, size):
+    def rv_op(cls, dist: TensorVariable, size: TensorVariable) -> TensorVariable:
         """Wrap a law with one row per possible record."""
         rows, number = dist.type(), size.type()
         op = cls(inputs=[rows, number], outputs=[rows.copy()], ndim_supp=dist.owner.op.ndim_supp)
@@ -34,14 +38,20 @@ class RecordsRV(SymbolicRandomVariable):
 
 
 @_logprob.register(RecordsRV)
-def _records_logprob(op, values, dist, size, **kwargs):
+def _records_logprob(
+    op: RecordsRV,
+    values: Sequence[TensorVariable],
+    dist: TensorVariable,
+    size: TensorVariable,
+    **kwargs: Any,
+) -> TensorVariable:
     [value] = values
     density = _logprob_helper(dist, value)
     return pt.where(_exist(density, size), density, 0.0)
 
 
 @_default_transform.register(RecordsRV)
-def _records_are_not_transformed(op, rv):
+def _records_are_not_transformed(op: RecordsRV, rv: TensorVariable) -> None:
     # A transform would count its Jacobian in rows that do not exist.
     return None
 
@@ -77,6 +87,6 @@ def size_of(records: TensorVariable) -> TensorVariable:
     return records.owner.inputs[1]
 
 
-def sizes_of(model) -> dict[TensorVariable, int]:
+def sizes_of(model: Model) -> dict[TensorVariable, int]:
     """Return the random sizes of a model's records, and the capacity of each."""
     return {size_of(rv): rv.type.shape[0] for rv in model.free_RVs if is_sized(rv)}

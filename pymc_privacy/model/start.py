@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from pymc_privacy._compat import RandomGeneratorType, SharedVariable, Variable, graph_inputs
+from pymc_privacy._compat import Model, RandomGeneratorType, SharedVariable, Variable, graph_inputs
 from pymc_privacy.model.kept import KeptPerModel
 
 _starts: KeptPerModel[dict[str, np.ndarray]] = KeptPerModel()
 
 
-def start_of(model) -> dict[str, np.ndarray]:
+def start_of(model: Model) -> dict[str, np.ndarray]:
     """Return where PyMC starts a model, without jitter.
 
     PyMC compiles a function for it at every call. Here that is done again only where the model

@@ -73,46 +73,46 @@ def _ends(op: Any, *parameters: TensorVariable) -> Ends:
 
 
 @_ends.register(BernoulliRV)
-def _bernoulli(op, p) -> Ends:
+def _bernoulli(op: Any, p: TensorVariable) -> Ends:
     return 0, 1
 
 
 @_ends.register(BinomialRV)
 @_ends.register(BetaBinomialRV)
-def _binomial(op, n, *parameters) -> Ends:
+def _binomial(op: Any, n: TensorVariable, *parameters: TensorVariable) -> Ends:
     return 0, _constant(n)
 
 
 @_ends.register(CategoricalRV)
-def _categorical(op, p) -> Ends:
+def _categorical(op: Any, p: TensorVariable) -> Ends:
     categories = p.type.shape[-1]
     return 0, None if categories is None else categories - 1
 
 
 @_ends.register(GeometricRV)
-def _geometric(op, p) -> Ends:
+def _geometric(op: Any, p: TensorVariable) -> Ends:
     return 1, None
 
 
 @_ends.register(NegBinomialRV)
-def _negative_binomial(op, *parameters) -> Ends:
+def _negative_binomial(op: Any, *parameters: TensorVariable) -> Ends:
     return 0, None
 
 
 @_ends.register(PoissonRV)
-def _poisson(op, rate) -> Ends:
+def _poisson(op: Any, rate: TensorVariable) -> Ends:
     # Nobody is counted where there is no rate.
     rate = _constant(rate)
     return 0, None if rate is None else np.where(rate > 0, np.inf, 0.0)
 
 
 @_ends.register(DiscreteUniformRV)
-def _discrete_uniform(op, lower, upper) -> Ends:
+def _discrete_uniform(op: Any, lower: TensorVariable, upper: TensorVariable) -> Ends:
     return _whole(lower, np.ceil), _whole(upper, np.floor)
 
 
 @_ends.register(TruncatedRV)
-def _truncated(op, *parameters) -> Ends:
+def _truncated(op: Any, *parameters: TensorVariable) -> Ends:
     """Return the narrower of a law's own ends and the last two parameters, if those are known."""
     *others, lower, upper = parameters
     law = op.base_rv_op

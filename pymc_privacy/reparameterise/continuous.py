@@ -48,7 +48,7 @@ from pymc_privacy.reparameterise.tails import log_above, log_below, signed
 @reparameterise.register(GumbelRV)
 @reparameterise.register(MoyalRV)
 @reparameterise.register(HalfNormalRV)
-def _location_scale(op, loc, scale):
+def _location_scale(op: Any, loc: TensorVariable, scale: TensorVariable) -> Reparameterisation:
     return Reparameterisation(
         forward=lambda u, loc, scale: loc + scale * u,
         inverse=lambda x, w, loc, scale: (x - loc) / scale,
@@ -57,7 +57,7 @@ def _location_scale(op, loc, scale):
 
 @reparameterise.register(ExponentialRV)
 @reparameterise.register(HalfCauchyRV)
-def _scale(op, scale):
+def _scale(op: Any, scale: TensorVariable) -> Reparameterisation:
     return Reparameterisation(
         forward=lambda u, scale: scale * u,
         inverse=lambda x, w, scale: x / scale,
@@ -65,7 +65,7 @@ def _scale(op, scale):
 
 
 @reparameterise.register(LogNormalRV)
-def _log_location_scale(op, mu, sigma):
+def _log_location_scale(op: Any, mu: TensorVariable, sigma: TensorVariable) -> Reparameterisation:
     return Reparameterisation(
         forward=lambda u, mu, sigma: pt.exp(mu + sigma * u),
         inverse=lambda x, w, mu, sigma: (pt.log(x) - mu) / sigma,
@@ -76,7 +76,7 @@ def _log_location_scale(op, mu, sigma):
 
 
 @reparameterise.register(WeibullBetaRV)
-def _weibull(op, alpha, beta):
+def _weibull(op: Any, alpha: TensorVariable, beta: TensorVariable) -> Reparameterisation:
     """Let u be the log of an exponential variate: a power of x / beta may be no number."""
     return Reparameterisation(
         forward=lambda u, alpha, beta: beta * pt.exp(u / alpha),
@@ -85,7 +85,7 @@ def _weibull(op, alpha, beta):
 
 
 @reparameterise.register(ParetoRV)
-def _pareto(op, alpha, least):
+def _pareto(op: Any, alpha: TensorVariable, least: TensorVariable) -> Reparameterisation:
     """Let u be exponential."""
     return Reparameterisation(
         forward=lambda u, alpha, m: inside(m + m * pt.expm1(u / alpha), m, math.inf),
@@ -97,7 +97,9 @@ def _pareto(op, alpha, least):
 
 
 @reparameterise.register(SkewNormalRV)
-def _skew_normal(op, loc, scale, shape):
+def _skew_normal(
+    op: Any, loc: TensorVariable, scale: TensorVariable, shape: TensorVariable
+) -> Reparameterisation | None:
     if is_random(shape):
         return None
     return Reparameterisation(
@@ -113,7 +115,9 @@ def _skew_normal(op, loc, scale, shape):
 
 
 @reparameterise.register(StudentTRV)
-def _student(op, df, loc, scale):
+def _student(
+    op: Any, df: TensorVariable, loc: TensorVariable, scale: TensorVariable
+) -> Reparameterisation:
     if is_random(df):
         return Reparameterisation(
             forward=lambda u, df, loc, scale: loc + scale * _standard(u, df),
@@ -129,7 +133,7 @@ def _student(op, df, loc, scale):
 
 
 @reparameterise.register(HalfStudentTRV)
-def _half_student(op, df, scale):
+def _half_student(op: Any, df: TensorVariable, scale: TensorVariable) -> Reparameterisation:
     if not is_random(df):
         return SCALED
     # The same, with z the absolute value of a Normal variate.
@@ -163,23 +167,33 @@ def _base_of_standard(t: TensorVariable, w: TensorVariable, df: TensorVariable) 
 
 
 @reparameterise.register(AsymmetricLaplaceRV)
-def _asymmetric_laplace(op, b, kappa, mu):
+def _asymmetric_laplace(
+    op: Any, b: TensorVariable, kappa: TensorVariable, mu: TensorVariable
+) -> Reparameterisation:
     """Use log P(X < x) = log c + (x - mu) b / kappa below mu, with c = kappa² / (1 + kappa²).
 
     Above mu, log P(X > x) = log(1 - c) - (x - mu) b kappa.
     """
 
-    def logs_at_mode(kappa):
+    def logs_at_mode(kappa: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
         odds = 2 * pt.log(kappa)
         return -pt.softplus(-odds), -pt.softplus(odds)
 
-    def forward(u, b, kappa, mu):
+    def forward(
+        u: TensorVariable, b: TensorVariable, kappa: TensorVariable, mu: TensorVariable
+    ) -> TensorVariable:
         left, right = logs_at_mode(kappa)
         below, above = log_below(u), log_above(u)
         shift = pt.where(below < left, (below - left) * kappa, (right - above) / kappa)
         return mu + shift / b
 
-    def inverse(x, w, b, kappa, mu):
+    def inverse(
+        x: TensorVariable,
+        w: TensorVariable,
+        b: TensorVariable,
+        kappa: TensorVariable,
+        mu: TensorVariable,
+    ) -> TensorVariable:
         left, right = logs_at_mode(kappa)
         shift = (x - mu) * b
         below = left + pt.minimum(shift, 0) / kappa
@@ -204,7 +218,7 @@ _TINY_LOG = -37.0
 
 
 @reparameterise.register(UniformRV)
-def _uniform(op, lower, upper):
+def _uniform(op: Any, lower: TensorVariable, upper: TensorVariable) -> Reparameterisation:
     return Reparameterisation(
         forward=lambda u, lower, upper: inside(lower + (upper - lower) * u, lower, upper),
         inverse=lambda x, w, lower, upper: (x - lower) / (upper - lower),
@@ -212,16 +226,18 @@ def _uniform(op, lower, upper):
 
 
 @reparameterise.register(KumaraswamyRV)
-def _kumaraswamy(op, a, b):
+def _kumaraswamy(op: Any, a: TensorVariable, b: TensorVariable) -> Reparameterisation:
     """Use (1 - x^a)^b = exp(-exp(u)), with exp(u) exponential: u is accurate at both ends."""
 
-    def forward(u, a, b):
+    def forward(u: TensorVariable, a: TensorVariable, b: TensorVariable) -> TensorVariable:
         v = u - pt.log(b)
         # log x^a = log(1 - exp(-exp(v)))
         log_power = pt.where(v < _TINY_LOG, v, pt.log1mexp(-pt.exp(pt.maximum(v, _TINY_LOG))))
         return inside(pt.exp(log_power / a), 0.0, 1.0)
 
-    def inverse(x, w, a, b):
+    def inverse(
+        x: TensorVariable, w: TensorVariable, a: TensorVariable, b: TensorVariable
+    ) -> TensorVariable:
         log_power = a * pt.log(x)
         log_rest = pt.log1mexp(pt.maximum(log_power, _TINY_LOG))
         u = pt.log(b) + pt.where(log_power < _TINY_LOG, log_power, pt.log(-log_rest))
@@ -231,17 +247,27 @@ def _kumaraswamy(op, a, b):
 
 
 @reparameterise.register(TriangularRV)
-def _triangular(op, lower, mode, upper):
+def _triangular(
+    op: Any, lower: TensorVariable, mode: TensorVariable, upper: TensorVariable
+) -> Reparameterisation:
     """Use a parabola on each side of the mode for the tails."""
 
-    def forward(u, lower, mode, upper):
+    def forward(
+        u: TensorVariable, lower: TensorVariable, mode: TensorVariable, upper: TensorVariable
+    ) -> TensorVariable:
         width = upper - lower
         below, above = pt.exp(log_below(u)), pt.exp(log_above(u))
         rising = lower + pt.sqrt(below * width * (mode - lower))
         falling = upper - pt.sqrt(above * width * (upper - mode))
         return inside(pt.where(below * width < mode - lower, rising, falling), lower, upper)
 
-    def inverse(x, w, lower, mode, upper):
+    def inverse(
+        x: TensorVariable,
+        w: TensorVariable,
+        lower: TensorVariable,
+        mode: TensorVariable,
+        upper: TensorVariable,
+    ) -> TensorVariable:
         width = upper - lower
         # On the other side of the mode the parabola is not the tail, nor need it be a number.
         left = (pt.minimum(x, mode) - lower) ** 2 / (width * pt.maximum(mode - lower, tiny))
@@ -257,7 +283,9 @@ def _triangular(op, lower, mode, upper):
 
 
 @reparameterise.register(TruncatedNormalRV)
-def _truncated_normal(op, mu, sigma, lower, upper):
+def _truncated_normal(
+    op: Any, mu: TensorVariable, sigma: TensorVariable, lower: TensorVariable, upper: TensorVariable
+) -> Reparameterisation:
     """Let u be the log of the tail that x cuts off, with a sign: see the algorithm's file."""
     base = elementwise(truncated_normal.to_base, "float64")
     return Reparameterisation(
@@ -274,7 +302,7 @@ def _slopes(inputs: Sequence[Any], x: Any) -> list[Any]:
     u, mu, sigma, lower, upper = inputs
     z = (x - mu) / sigma
 
-    def weight(bound, tail):
+    def weight(bound: Any, tail: Any) -> tuple[Any, Any]:
         at = (bound - mu) / sigma
         finite = ps.lt(abs(bound), math.inf)
         share = tail * ps.exp((z - at) * (z + at) / 2)

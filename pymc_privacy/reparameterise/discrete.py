@@ -6,6 +6,7 @@ Given x, u is uniform inside x's cell; w places it there.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -18,6 +19,7 @@ from pymc_privacy._compat import (
     GeometricRV,
     NegBinomialRV,
     PoissonRV,
+    TensorVariable,
 )
 from pymc_privacy.algorithms.numerics import quantiles
 from pymc_privacy.reparameterise.base import Reparameterisation, reparameterise
@@ -27,7 +29,7 @@ _SMALLEST = np.float64(math.ulp(0.0))
 
 
 @reparameterise.register(BernoulliRV)
-def _bernoulli(op, p):
+def _bernoulli(op: Any, p: TensorVariable) -> Reparameterisation:
     return Reparameterisation(
         forward=lambda u, p: (u < p).astype("int64"),
         inverse=lambda x, w, p: pt.where(pt.eq(x, 1), w * p, p + w * (1 - p)),
@@ -36,16 +38,16 @@ def _bernoulli(op, p):
 
 
 @reparameterise.register(CategoricalRV)
-def _categorical(op, p):
+def _categorical(op: Any, p: TensorVariable) -> Reparameterisation | None:
     cells = p.type.shape[-1]
     if cells is None:
         return None
 
-    def forward(u, p):
+    def forward(u: TensorVariable, p: TensorVariable) -> TensorVariable:
         upper = pt.cumsum(p, axis=-1)
         return sum((u > upper[..., k]).astype("int64") for k in range(cells - 1))
 
-    def inverse(x, w, p):
+    def inverse(x: TensorVariable, w: TensorVariable, p: TensorVariable) -> TensorVariable:
         upper = pt.cumsum(p, axis=-1)
         mass = sum(pt.eq(x, k) * p[..., k] for k in range(cells))
         above = sum(pt.eq(x, k) * upper[..., k] for k in range(cells))
@@ -62,7 +64,7 @@ def _categorical(op, p):
 # `pymc_privacy.algorithms.numerics.quantiles` for what is kept of u, and why.
 
 
-def _by_cell(count, cell) -> Reparameterisation:
+def _by_cell(count: Any, cell: Any) -> Reparameterisation:
     return Reparameterisation(
         forward=elementwise(count, "int64"),
         inverse=elementwise(cell, "float64"),
@@ -71,25 +73,25 @@ def _by_cell(count, cell) -> Reparameterisation:
 
 
 @reparameterise.register(PoissonRV)
-def _poisson(op, rate):
+def _poisson(op: Any, rate: TensorVariable) -> Reparameterisation:
     return _by_cell(quantiles.poisson_count, quantiles.poisson_cell)
 
 
 @reparameterise.register(BinomialRV)
-def _binomial(op, size, p):
+def _binomial(op: Any, size: TensorVariable, p: TensorVariable) -> Reparameterisation:
     return _by_cell(quantiles.binomial_count, quantiles.binomial_cell)
 
 
 @reparameterise.register(NegBinomialRV)
-def _negative_binomial(op, size, p):
+def _negative_binomial(op: Any, size: TensorVariable, p: TensorVariable) -> Reparameterisation:
     return _by_cell(quantiles.negative_binomial_count, quantiles.negative_binomial_cell)
 
 
 @reparameterise.register(GeometricRV)
-def _geometric(op, p):
+def _geometric(op: Any, p: TensorVariable) -> Reparameterisation:
     return _by_cell(quantiles.geometric_count, quantiles.geometric_cell)
 
 
 @reparameterise.register(DiscreteUniformRV)
-def _uniform(op, lower, upper):
+def _uniform(op: Any, lower: TensorVariable, upper: TensorVariable) -> Reparameterisation:
     return _by_cell(quantiles.uniform_count, quantiles.uniform_cell)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import pytensor.tensor as pt
 
@@ -76,15 +77,17 @@ _MOST_SHARES = 12
 
 @reparameterise.register(GammaRV)
 @reparameterise.register(InvGammaRV)
-def _shape_and_scale(op, shape, scale):
+def _shape_and_scale(op: Any, shape: TensorVariable, scale: TensorVariable) -> Reparameterisation:
     inverted = isinstance(op, InvGammaRV)
     if not is_random(shape):
         return SCALED
 
-    def forward(u, shape, scale):
+    def forward(u: TensorVariable, shape: TensorVariable, scale: TensorVariable) -> TensorVariable:
         return scale / gamma_of(u, shape) if inverted else scale * gamma_of(u, shape)
 
-    def inverse(x, w, shape, scale):
+    def inverse(
+        x: TensorVariable, w: TensorVariable, shape: TensorVariable, scale: TensorVariable
+    ) -> TensorVariable:
         g = scale / x if inverted else x / scale
         return pt.stack(base_of(g, w[..., 0], shape), axis=-1)
 
@@ -98,7 +101,7 @@ def _shape_and_scale(op, shape, scale):
 
 
 @reparameterise.register(BetaRV)
-def _beta(op, a, b):
+def _beta(op: Any, a: TensorVariable, b: TensorVariable) -> Reparameterisation | None:
     if not (is_random(a) or is_random(b)):
         return None
     return Reparameterisation(
@@ -122,15 +125,15 @@ def _pair(u: TensorVariable) -> list[TensorVariable]:
 
 
 @reparameterise.register(DirichletRV)
-def _dirichlet(op, shapes):
+def _dirichlet(op: Any, shapes: TensorVariable) -> Reparameterisation | None:
     width = shapes.type.shape[-1]
     if not is_random(shapes) or width is None or width > _MOST_SHARES:
         return None
 
-    def parts(u):
+    def parts(u: TensorVariable) -> list[TensorVariable]:
         return [u[..., j, :] for j in range(width)]
 
-    def each(shapes):
+    def each(shapes: TensorVariable) -> list[TensorVariable]:
         return [shapes[..., j] for j in range(width)]
 
     return Reparameterisation(

@@ -7,8 +7,8 @@ The other components had no part in x: their base variates are fresh draws.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import pymc as pm
 import pytensor.tensor as pt
@@ -22,7 +22,7 @@ from pymc_privacy.reparameterise.base import (
 
 
 @reparameterise.register(DiracDeltaRV)
-def _point(op, point):
+def _point(op: Any, point: TensorVariable) -> Reparameterisation:
     """Take any u: here zero."""
     return Reparameterisation(
         forward=lambda u, point: point + pt.zeros_like(u),
@@ -40,20 +40,24 @@ class Component(NamedTuple):
 
 
 @reparameterise.register(MixtureRV)
-def _mixture(op, weights, *laws):
+def _mixture(op: Any, weights: TensorVariable, *laws: TensorVariable) -> Reparameterisation | None:
     made = [_component(law, batched=len(laws) == 1) for law in laws]
     components = [component for component in made if component is not None]
     if len(components) < len(laws):
         return None
     number = sum(component.width for component in components)
 
-    def forward(u, weights, *laws):
+    def forward(
+        u: TensorVariable, weights: TensorVariable, *laws: TensorVariable
+    ) -> TensorVariable:
         label = _label(u[..., 0], _edges(weights, number))
         columns = _split(u[..., 1:], components)
         values = [c.forward(u, law) for c, u, law in zip(components, columns, laws, strict=True)]
         return _choose(label, pt.concatenate(values, axis=-1), number)
 
-    def inverse(x, w, weights, *laws):
+    def inverse(
+        x: TensorVariable, w: TensorVariable, weights: TensorVariable, *laws: TensorVariable
+    ) -> TensorVariable:
         densities = [c.log_density(x, law) for c, law in zip(components, laws, strict=True)]
         scores = pt.log(weights) + pt.concatenate(densities, axis=-1)
         label, place = _draw_label(w[..., 0], pt.special.softmax(scores, axis=-1), number)
@@ -78,21 +82,23 @@ def _component(law: TensorVariable, *, batched: bool) -> Component | None:
     if form is None or form.base_width is not None or width is None or law.owner.op.ndim_supp:
         return None
 
-    def parameters(law):
+    def parameters(law: TensorVariable) -> Sequence[TensorVariable]:
         given = law.owner.op.dist_params(law.owner)
         # The axis of components comes last, also where it is only one.
         return given if batched else [p[..., None] if p.ndim else p for p in given]
 
-    def forward(u, law):
+    def forward(u: TensorVariable, law: TensorVariable) -> TensorVariable:
         return form.forward(u, *parameters(law)).astype("float64")
 
-    def inverse(x, label, w, law):
+    def inverse(
+        x: TensorVariable, label: TensorVariable, w: TensorVariable, law: TensorVariable
+    ) -> TensorVariable:
         fresh = law if batched else law[..., None]
         own = pt.eq(label[..., None], pt.arange(width))
         value = pt.where(own, x[..., None], fresh).astype(law.dtype)
         return form.inverse(value, w, *parameters(law)).astype("float64")
 
-    def log_density(x, law):
+    def log_density(x: TensorVariable, law: TensorVariable) -> TensorVariable:
         density = pm.logp(law, x[..., None] if batched else x, warn_rvs=False)
         return density if batched else density[..., None]
 
@@ -126,7 +132,9 @@ def _choose(label: TensorVariable, columns: TensorVariable, number: int) -> Tens
     return chosen
 
 
-def _draw_label(w, probabilities, number):
+def _draw_label(
+    w: TensorVariable, probabilities: TensorVariable, number: int
+) -> tuple[TensorVariable, TensorVariable]:
     """Return a label drawn by the uniform w, and where in its cell w fell: uniform again."""
     label = _label(w, _edges(probabilities, number))
     upper = _choose(label, pt.cumsum(probabilities, axis=-1), number)
@@ -134,7 +142,9 @@ def _draw_label(w, probabilities, number):
     return label, pt.clip((w - upper + mass) / mass, 0, 1)
 
 
-def _inside(label, place, weights, number):
+def _inside(
+    label: TensorVariable, place: TensorVariable, weights: TensorVariable, number: int
+) -> TensorVariable:
     """Return the point of a label's cell at this place, never on its upper edge."""
     weights = weights + pt.zeros_like(place)[..., None]
     edges = pt.cumsum(weights, axis=-1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import MvNormalRV, TensorVariable
@@ -11,7 +13,9 @@ _UNROLLED = 6
 
 
 @reparameterise.register(MvNormalRV)
-def _normal_vector(op, mu, covariance):
+def _normal_vector(
+    op: Any, mu: TensorVariable, covariance: TensorVariable
+) -> Reparameterisation | None:
     while covariance.ndim > 2 and covariance.type.broadcastable[0]:
         covariance = covariance[0]
     width = covariance.type.shape[-1]
@@ -38,15 +42,17 @@ def factor_of(covariance: TensorVariable) -> list[list[TensorVariable]]:
     return rows
 
 
-def _forward(z, mu, covariance):
+def _forward(z: TensorVariable, mu: TensorVariable, covariance: TensorVariable) -> TensorVariable:
     factor = factor_of(covariance)
     rows = [sum(part * z[..., k] for k, part in enumerate(row)) for row in factor]
     return mu + pt.stack(rows, axis=-1)
 
 
-def _inverse(x, w, mu, covariance):
+def _inverse(
+    x: TensorVariable, w: TensorVariable | None, mu: TensorVariable, covariance: TensorVariable
+) -> TensorVariable:
     centred = x - mu
-    z = []
+    z: list[TensorVariable] = []
     for j, row in enumerate(factor_of(covariance)):
         known = sum((part * z[k] for k, part in enumerate(row[:-1])), start=0.0)
         z.append((centred[..., j] - known) / row[-1])

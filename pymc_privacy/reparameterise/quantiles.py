@@ -29,15 +29,17 @@ class JittedScalar(ScalarOp):
         self.slopes = slopes
         super().__init__(name=function.__name__)
 
-    def output_types(self, types):
+    def output_types(self, types: Sequence[Any]) -> list[Any]:
         """Return the type of the result, whatever those of the arguments are."""
         return [get_scalar_type(self.dtype)]
 
-    def impl(self, *inputs):
+    def impl(self, *inputs: Any) -> Any:
         """Call the function outside of other jitted code."""
         return self.function(*(float(value) for value in inputs))
 
-    def pullback(self, inputs, outputs, output_gradients):
+    def pullback(
+        self, inputs: Sequence[Any], outputs: Sequence[Any], output_gradients: Sequence[Any]
+    ) -> list[Any]:
         """Return slopes, or zeros: a count does not change when its arguments do, a little."""
         if self.slopes is not None:
             [gradient] = output_gradients
@@ -46,19 +48,21 @@ class JittedScalar(ScalarOp):
             raise NotImplementedError(f"{self.name} has no gradient.")
         return [value.zeros_like(dtype="float64") for value in inputs]
 
-    def __eq__(self, other):
+    def __eq__(self, other: Any) -> bool:
         return type(self) is type(other) and self.name == other.name
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash((type(self), self.name))
 
 
 @register_funcify_and_cache_key(JittedScalar)
-def _jitted(op, node=None, **kwargs):
+def _jitted(op: JittedScalar, node: Any = None, **kwargs: Any) -> tuple[Any, str]:
     return op.function, fingerprint(op.function)
 
 
-def elementwise(function: Any, dtype: str, slopes: Slopes | None = None):
+def elementwise(
+    function: Any, dtype: str, slopes: Slopes | None = None
+) -> Callable[..., TensorVariable]:
     """Return a function of tensors from a jitted function of floats."""
     operation = Elemwise(JittedScalar(function, dtype, slopes))
 

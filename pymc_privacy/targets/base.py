@@ -14,6 +14,7 @@ import pytensor.tensor as pt
 from pymc_privacy._compat import (
     CACHED_SRC_FUNCTIONS,
     In,
+    Model,
     NullTypeGradError,
     TensorVariable,
     Variable,
@@ -106,7 +107,7 @@ class Graph(NamedTuple):
 
 
 def compile_program(
-    model,
+    model: Model,
     parameters: Sequence[Variable],
     records: Sequence[Variable],
     graphs: Mapping[str, Graph],
@@ -191,7 +192,7 @@ def jitted_functions(program: ParameterProgram) -> tuple[dict[str, Any], Remembe
     jitted = {name: function.vm.jit_fn for name, function in program.functions.items()}
     keys = {function: CACHED_SRC_FUNCTIONS.get(function.py_func) for function in jitted.values()}
 
-    def remember(function, label: str) -> bool:
+    def remember(function: Callable[..., Any], label: str) -> bool:
         # Without a key for each graph two models could not be told apart.
         if None in keys.values():
             return False

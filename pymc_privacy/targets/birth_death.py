@@ -7,7 +7,7 @@ longer than n, and read the first n rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
+    Model,
     TensorVariable,
     Variable,
     ancestors,
@@ -67,8 +68,8 @@ class SizedDatabase:
 
 
 def find_sized_databases(
-    model, records: Sequence[TensorVariable]
-) -> tuple[Any, list[SizedDatabase]]:
+    model: Model, records: Sequence[TensorVariable]
+) -> tuple[Model, list[SizedDatabase]]:
     """Group records by their random number, and check every factor that sees them.
 
     Returns
@@ -110,7 +111,7 @@ def _check(database: Database) -> None:
         )
 
 
-def _check_laws(model, database: Database) -> None:
+def _check_laws(model: Model, database: Database) -> None:
     """Refuse laws that depend on a size, if only by a transform: records would move with it."""
     sizes = {model.rvs_to_values[size] for size in sizes_of(model)}
     for rv in database.records:
@@ -123,7 +124,7 @@ def _check_laws(model, database: Database) -> None:
             )
 
 
-def _joined(twin, size: TensorVariable, group: Sequence[Database]) -> SizedDatabase:
+def _joined(twin: Model, size: TensorVariable, group: Sequence[Database]) -> SizedDatabase:
     """Return all records of one number as one database, by the variables of the twin."""
     capacity = group[0].size
     database = Database(
@@ -157,7 +158,7 @@ def size_at(log_nu: float) -> int:
 class Sizing:
     """The real coordinates of the sizes, arrays with room for records, and graphs of both."""
 
-    def __init__(self, model, databases: Sequence[SizedDatabase]):
+    def __init__(self, model: Model, databases: Sequence[SizedDatabase]):
         self.databases = [d.database for d in databases]
         self.number_of = {rv: k for k, d in enumerate(self.databases) for rv in d.records}
         """Which database a record belongs to."""
@@ -175,7 +176,7 @@ class Sizing:
             for (value, array), k in zip(self.arrays.items(), self.number_of.values(), strict=True)
         }
 
-    def _pairs(self):
+    def _pairs(self) -> Iterator[tuple[TensorVariable, Variable]]:
         return zip(self.coordinates, self._values, strict=True)
 
     def first_rows(self, array: TensorVariable, k: int) -> TensorVariable:
@@ -214,7 +215,7 @@ def _number(coordinate: TensorVariable) -> TensorVariable:
 
 
 def compile_sized_parameters(
-    model,
+    model: Model,
     parameters: Sequence[Variable],
     databases: Sequence[SizedDatabase],
     compile_kwargs: dict | None = None,
@@ -267,7 +268,11 @@ def _graphs_given_records(
 
 
 def _graphs_given_base(
-    model, sizing: Sizing, parameters: Sequence[Variable], carried: CarriedRecords, detail: Detail
+    model: Model,
+    sizing: Sizing,
+    parameters: Sequence[Variable],
+    carried: CarriedRecords,
+    detail: Detail,
 ) -> tuple[dict[str, Graph], np.ndarray]:
     """Return the functions of base variates, and the weights of the releases' misfit."""
     records = sizing.databases
@@ -301,7 +306,7 @@ def _owners(carried: CarriedRecords, number_of: dict[TensorVariable, int]) -> di
     }
 
 
-def _graphs_of_fresh_records(model, sizing: Sizing) -> dict[str, Graph]:
+def _graphs_of_fresh_records(model: Model, sizing: Sizing) -> dict[str, Graph]:
     [others] = sizing.written([density_of_others(model, sizing.databases)], sizing.existing)
     density, *fresh = sizing.written(fresh_records(model, sizing.databases), {}, limited=True)
     arrays = list(sizing.arrays.values())
@@ -312,7 +317,7 @@ def _graphs_of_fresh_records(model, sizing: Sizing) -> dict[str, Graph]:
 
 
 def compile_log_size(
-    model, database: SizedDatabase, compile_kwargs: dict | None = None
+    model: Model, database: SizedDatabase, compile_kwargs: dict | None = None
 ) -> tuple[CompiledCall, tuple[str, ...]]:
     """Compile the log of all factors that see a size and no record, for a vector of sizes.
 

@@ -47,7 +47,7 @@ _compiled: dict[tuple[str, ...], DirectCall] = {}
 
 
 @compiled
-def put(out, first, part):
+def put(out, first, part):  # type: ignore[no-untyped-def]
     """Write the numbers of an array into a vector; return where the next ones go."""
     for number in part.flat:
         out[first] = number
@@ -92,11 +92,21 @@ class MovesByAddress:
         self._records.copy_in(records)
         self._memory.certify(held, dict.fromkeys(self._program.functions, q))
 
-    def __call__(self, rng, q, held, records, centred, wide, local):
+    def __call__(
+        self,
+        rng: np.random.Generator,
+        q: np.ndarray,
+        held: tuple[np.ndarray, ...],
+        records: tuple[np.ndarray, ...],
+        centred: tuple,
+        wide: tuple,
+        local: Any,
+    ) -> tuple:
         """Move the parameters, and the records with them; arguments are those of the templates."""
         if self._records is None or not self._records.fit(records):
             self._lay_out(q, held, records)
         memory, own = self._memory, self._records
+        assert own is not None  # laid out above
         own.copy_in(records)
         addresses = memory.addresses(held)
         q, (flat,), *rest = self._moves(rng, q, (), (own.flat,), addresses, centred, wide, local)
@@ -132,7 +142,15 @@ class StepByAddress:
         if self._memory is not None:
             self._memory.forget()
 
-    def __call__(self, rng, state, held, centred, wide, block):
+    def __call__(
+        self,
+        rng: np.random.Generator,
+        state: count_states.State,
+        held: tuple[np.ndarray, ...],
+        centred: tuple,
+        wide: tuple,
+        block: tuple,
+    ) -> tuple[count_states.State, count_states.Info]:
         """Move the parameters and the counts; arguments are those of the template."""
         if self._memory is None:
             outs = {"law": np.empty(self._counts.size)}
@@ -156,7 +174,7 @@ def once_for_all(build: Callable[[Remember], Any]) -> DirectCall:
     """Return what is compiled for addresses, the same for all models that need the same."""
     editions: list[str] = []
 
-    def remember(function, label: str) -> bool:
+    def remember(function: Callable[..., Any], label: str) -> bool:
         CACHED_SRC_FUNCTIONS[function] = fingerprint(function)
         editions.append(CACHED_SRC_FUNCTIONS[function])
         return True

@@ -11,6 +11,7 @@ import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
     INTERPRETED,
+    Model,
     SharedVariable,
     TensorVariable,
     Variable,
@@ -73,7 +74,7 @@ def counts_at(counted: Sequence[CountedDatabase], point: Point) -> np.ndarray:
     return np.concatenate(found).astype(np.int64)
 
 
-def count_databases(model, records: Sequence[TensorVariable]) -> list[CountedDatabase]:
+def count_databases(model: Model, records: Sequence[TensorVariable]) -> list[CountedDatabase]:
     """Write the databases of some records by counts, or raise `NotCounted`."""
     return [_counted(database) for database in find_databases(model, records)]
 
@@ -125,7 +126,9 @@ def _verify(counted: CountedDatabase) -> None:
         raise NotCounted("the model says of single records what it does not say of cells")
 
 
-def _evaluate(inputs: Sequence[Variable], graphs: Sequence[TensorVariable], point: Point):
+def _evaluate(
+    inputs: Sequence[Variable], graphs: Sequence[TensorVariable], point: Point
+) -> list[np.ndarray]:
     try:
         function = compile_graph(inputs, list(graphs), on_unused_input="ignore", mode=INTERPRETED)
         return function(*(point[value.name] for value in inputs))
@@ -134,7 +137,7 @@ def _evaluate(inputs: Sequence[Variable], graphs: Sequence[TensorVariable], poin
 
 
 def compile_counts(
-    model,
+    model: Model,
     parameters: Sequence[Variable],
     counted: Sequence[CountedDatabase],
     compile_kwargs: dict | None = None,
@@ -169,7 +172,9 @@ def compile_counts(
     )
 
 
-def _prior(model, parameters, counted) -> TensorVariable:
+def _prior(
+    model: Model, parameters: Sequence[Variable], counted: Sequence[CountedDatabase]
+) -> TensorVariable:
     """Return the log density of whatever depends on the parameters, but for records."""
     ours = {f for c in counted for f in (*c.database.records, *c.database.releases)}
     terms = log_densities(model, [f for f in factors_of(model) if f not in ours])
@@ -177,7 +182,9 @@ def _prior(model, parameters, counted) -> TensorVariable:
     return reduce(pt.add, moving, pt.constant(0.0))
 
 
-def _log_noise(model, counted, totals: TensorVariable) -> TensorVariable:
+def _log_noise(
+    model: Model, counted: Sequence[CountedDatabase], totals: TensorVariable
+) -> TensorVariable:
     """Return the log density of all releases as a function of the totals, one vector."""
     density, first = pt.constant(0.0), 0
     for release in (r for c in counted for r in c.database.releases):

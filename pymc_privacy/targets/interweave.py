@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import TensorVariable, Variable, ancestors
+from pymc_privacy._compat import Model, TensorVariable, Variable, ancestors
 from pymc_privacy.densities.carrying import CarriedRecords, carry_records
 from pymc_privacy.densities.conditional_draws import conditional_draws
 from pymc_privacy.densities.parameters import (
@@ -40,7 +40,7 @@ _ADDITIVE = (AdditiveMechanism, PostProcessed)
 
 
 def compile_parameters(
-    model,
+    model: Model,
     parameters: Sequence[Variable],
     databases: Sequence[Database],
     compile_kwargs: dict | None = None,
@@ -112,7 +112,7 @@ def compile_parameters(
 
 
 def _graphs_given_base(
-    model,
+    model: Model,
     parameters: Sequence[Variable],
     databases: Sequence[Database],
     carried: CarriedRecords,
@@ -138,7 +138,7 @@ def _graphs_given_base(
 
 
 def misfit_of_releases(
-    model, statistics: Mapping[TensorVariable, TensorVariable]
+    model: Model, statistics: Mapping[TensorVariable, TensorVariable]
 ) -> tuple[TensorVariable, np.ndarray]:
     """Return the statistics of all releases less what was published, and 1 / scale² of the noise.
 

@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
     INTERPRETED,
+    Model,
     PoissonRV,
     TensorVariable,
     ancestors,
@@ -29,7 +30,7 @@ MOST_PARAMETERS = 50
 """With more, random moves of all at once would be too short to be of use."""
 
 
-def noisy_totals(model, counts: TensorVariable) -> lattice_walk.Measurements:
+def noisy_totals(model: Model, counts: TensorVariable) -> lattice_walk.Measurements:
     """Return all noisy totals of some counts."""
     noisy = [rv for rv in measurements_of(model, counts) if not is_exact(rv)]
     mechanisms = [rv.owner.op.mechanism for rv in noisy]
@@ -41,7 +42,7 @@ def noisy_totals(model, counts: TensorVariable) -> lattice_walk.Measurements:
     )
 
 
-def fibre(model, counts: TensorVariable) -> Fibre:
+def fibre(model: Model, counts: TensorVariable) -> Fibre:
     """Return the moves that keep all exact totals of some counts."""
     return fibre_of(exact_totals(model, counts)[0])
 
@@ -49,7 +50,9 @@ def fibre(model, counts: TensorVariable) -> Fibre:
 CellDensity = Callable[[Point, np.ndarray], np.ndarray]
 
 
-def compile_cell_density(model, counts: TensorVariable, compile_kwargs: dict | None) -> CellDensity:
+def compile_cell_density(
+    model: Model, counts: TensorVariable, compile_kwargs: dict | None
+) -> CellDensity:
     """Compile the log density of each count, with every other factor that sees it alone."""
     weights = _weights(model, counts)
     _refuse_mixed_cells(model, counts, weights, probing_point(model))
@@ -73,7 +76,9 @@ def compile_cell_density(model, counts: TensorVariable, compile_kwargs: dict | N
 class CarryProgram:
     """The parameters of Poisson counts as one vector, and what a move of them needs to know."""
 
-    def __init__(self, model, counts: TensorVariable, moves: Fibre, compile_kwargs: dict | None):
+    def __init__(
+        self, model: Model, counts: TensorVariable, moves: Fibre, compile_kwargs: dict | None
+    ):
         rate = counts.owner.op.dist_params(counts.owner)[0]
         [rates] = model.replace_rvs_by_values([pt.broadcast_to(rate, counts.shape)])
         above = set(ancestors([rates]))
@@ -122,7 +127,7 @@ class CarryProgram:
 
 
 def carry_program(
-    model, counts: TensorVariable, moves: Fibre, compile_kwargs: dict | None
+    model: Model, counts: TensorVariable, moves: Fibre, compile_kwargs: dict | None
 ) -> CarryProgram | None:
     """Compile what is needed to carry counts along, where they are Poisson and sums are nested."""
     if not isinstance(counts.owner.op, PoissonRV) or len(moves.basis):
@@ -131,7 +136,7 @@ def carry_program(
     return program if 0 < program.width <= MOST_PARAMETERS else None
 
 
-def _known_sums(model, counts: TensorVariable) -> tuple[np.ndarray, ...]:
+def _known_sums(model: Model, counts: TensorVariable) -> tuple[np.ndarray, ...]:
     """Return the groups of cells that exact totals, and noisy ones of several, hold together."""
     noisy = [rv.owner.op.matrix.values for rv in measurements_of(model, counts)]
     several = [rows[(rows != 0).sum(axis=1) > 1] for rows in noisy]
@@ -139,7 +144,7 @@ def _known_sums(model, counts: TensorVariable) -> tuple[np.ndarray, ...]:
     return equal_columns(np.concatenate([exact_totals(model, counts)[0], *several]))
 
 
-def _weights(model, counts: TensorVariable) -> dict[TensorVariable, TensorVariable]:
+def _weights(model: Model, counts: TensorVariable) -> dict[TensorVariable, TensorVariable]:
     """Return the factors other than measurements that the counts enter, with their densities."""
     known = {counts, *measurements_of(model, counts)}
     others = [factor for factor in factors_of(model) if factor not in known]
@@ -154,13 +159,16 @@ def _weights(model, counts: TensorVariable) -> dict[TensorVariable, TensorVariab
     }
 
 
-def check_cells(model, counts: TensorVariable, point: Point) -> None:
+def check_cells(model: Model, counts: TensorVariable, point: Point) -> None:
     """Look once more, at a point, whether cells are mixed where the graph does not say."""
     _refuse_mixed_cells(model, counts, _weights(model, counts), point)
 
 
 def _refuse_mixed_cells(
-    model, counts: TensorVariable, weights: dict[TensorVariable, TensorVariable], point: Point
+    model: Model,
+    counts: TensorVariable,
+    weights: dict[TensorVariable, TensorVariable],
+    point: Point,
 ) -> None:
     """Refuse counts whose densities, or other factors of them, have not one term for each."""
     graphs = {repr(factor.name): term for factor, term in weights.items()}

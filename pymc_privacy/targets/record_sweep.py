@@ -10,6 +10,7 @@ import numpy as np
 
 from pymc_privacy._compat import (
     In,
+    Model,
     Out,
     RandomGeneratorType,
     TensorVariable,
@@ -48,7 +49,9 @@ class RecordProgram:
     width: int
     """The number of contribution columns, over all releases."""
 
-    def draw_from(self, rng: np.random.Generator, point: Point, contributions: np.ndarray):
+    def draw_from(
+        self, rng: np.random.Generator, point: Point, contributions: np.ndarray
+    ) -> tuple[Sequence[np.ndarray], np.ndarray | None]:
         """Return fresh records and log weight ratios (or None); fill in contributions (d, n)."""
         outputs = self.draw(rng, *(point[name] for name in self.draw_inputs))
         first, last = len(self.records), len(self.records) + self.width
@@ -173,12 +176,14 @@ def _weight_ratio(
     return [graph_replace(now, fresh, strict=False) - now]
 
 
-def _value_inputs(model, outputs: Sequence[TensorVariable]) -> list[Variable]:
+def _value_inputs(model: Model, outputs: Sequence[TensorVariable]) -> list[Variable]:
     above = set(ancestors(outputs))
     return [value for value in model.value_vars if value in above]
 
 
-def _compile(inputs: Sequence[Variable], outputs: Sequence[Variable], compile_kwargs: dict | None):
+def _compile(
+    inputs: Sequence[Variable], outputs: Sequence[Variable], compile_kwargs: dict | None
+) -> Any:
     function = compile_graph(
         [In(v, borrow=True, mutable=isinstance(v.type, RandomGeneratorType)) for v in inputs],
         [Out(o, borrow=True) for o in outputs],

@@ -233,18 +233,18 @@ class _CacheByCode(FunctionCache):
         version = "".join(map(str, sys.version_info[:2]))
         self._cache_file = IndexDataCacheFile(self._cache_path, f"{name}.py{version}", edition)
 
-    def load_overload(self, sig, target_context):
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
         self._open()
         return super().load_overload(sig, target_context)
 
-    def save_overload(self, sig, data):
+    def save_overload(self, sig: Any, data: Any) -> None:
         self._open()
         super().save_overload(sig, data)
 
-    def flush(self):
+    def flush(self) -> None:
         self._open()
         super().flush()
 
-    def _index_key(self, sig, codegen):
+    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
         # The code and what it closes over are in the name of the file.
         return (sig, codegen.magic_tuple())

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import CategoricalRV, MvNormalRV, TensorVariable, law_parameters
+from pymc_privacy._compat import CategoricalRV, Model, MvNormalRV, TensorVariable, law_parameters
 from pymc_privacy.model.marks import is_marked
 from pymc_privacy.model.rows.expressions import MOST_UNROLLED
 from pymc_privacy.reparameterise import reparameterisation_of
 from pymc_privacy.reparameterise.multivariate import factor_of
 
 
-def row_density(model, factor: TensorVariable) -> TensorVariable | None:
+def row_density(model: Model, factor: TensorVariable) -> TensorVariable | None:
     """Return the log density of records, one number each, where PyMC's own is not elementwise.
 
     Parameters outside their domain are not looked for: a model is checked where it starts.
@@ -27,12 +27,16 @@ def row_density(model, factor: TensorVariable) -> TensorVariable | None:
 
 
 @singledispatch
-def _row_density(op: Any, record: TensorVariable, *parameters: TensorVariable):
+def _row_density(
+    op: Any, record: TensorVariable, *parameters: TensorVariable
+) -> TensorVariable | None:
     return None
 
 
 @_row_density.register(MvNormalRV)
-def _normal_vector(op, record, mu, covariance):
+def _normal_vector(
+    op: Any, record: TensorVariable, mu: TensorVariable, covariance: TensorVariable
+) -> TensorVariable | None:
     """With z = L⁻¹ (x - mu), return -|z|² / 2 - log det L - (d / 2) log 2 pi."""
     form = reparameterisation_of(record)
     if form is None or record.ndim != 2:
@@ -44,7 +48,7 @@ def _normal_vector(op, record, mu, covariance):
 
 
 @_row_density.register(CategoricalRV)
-def _category(op, record, p):
+def _category(op: Any, record: TensorVariable, p: TensorVariable) -> TensorVariable | None:
     cells = p.type.shape[-1]
     if cells is None or cells > MOST_UNROLLED or record.ndim > 2:
         return None

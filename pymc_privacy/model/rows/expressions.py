@@ -2,7 +2,7 @@
 
 A density of n independent records is a sum of n equal expressions of a record's own values
 and of parameters. Written out for one record, it can be summed in a single loop
-(`row_sums`), differentiated in it, or split into statistics of the records and
+(`sums`), differentiated in it, or split into statistics of the records and
 functions of the parameters (`sufficient`).
 """
 
@@ -17,6 +17,7 @@ import pytensor.tensor as pt
 from pymc_privacy._compat import (
     AdvancedSubtensor,
     Alloc,
+    Apply,
     CAReduce,
     CheckParameterValue,
     Constant,
@@ -108,7 +109,7 @@ class RowExpressions:
             self._known[key] = self._traced(variable, index)
         return self._known[key]
 
-    def _traced(self, variable, index):
+    def _traced(self, variable: TensorVariable, index: Index) -> Any:
         if ROW not in index:
             if self.depends_on_records(variable):
                 raise NotByRows(f"{variable} mixes records")
@@ -122,7 +123,7 @@ class RowExpressions:
         except NotByRows:
             return self._column(variable, index)
 
-    def _constant(self, variable, index):
+    def _constant(self, variable: TensorVariable, index: Index) -> Any:
         element = variable[index] if index else variable
         try:
             value = get_underlying_scalar_constant_value(element)
@@ -132,7 +133,7 @@ class RowExpressions:
             return scalar
         return ps.constant(value, dtype=variable.dtype)
 
-    def _column(self, variable, index):
+    def _column(self, variable: TensorVariable, index: Index) -> Any:
         # A column has no derivative by the parameters, and is no statistic of the records.
         if self._parameters & set(ancestors([variable])):
             raise NotByRows(f"{variable} moves, and has a value of its own for each record")
@@ -145,16 +146,16 @@ class RowExpressions:
         return scalar
 
     @singledispatchmethod
-    def _through(self, op, node, variable, index):
+    def _through(self, op: Any, node: Apply, variable: TensorVariable, index: Index) -> Any:
         raise NotByRows(f"{op} is not applied to each element alone")
 
     @_through.register
-    def _(self, op: Elemwise, node, variable, index):
+    def _(self, op: Elemwise, node: Apply, variable: TensorVariable, index: Index) -> Any:
         inputs = _apart([self.trace(part, index) for part in node.inputs])
         return op.scalar_op.make_node(*inputs).outputs[node.outputs.index(variable)]
 
     @_through.register
-    def _(self, op: DimShuffle, node, variable, index):
+    def _(self, op: DimShuffle, node: Apply, variable: TensorVariable, index: Index) -> Any:
         [part] = node.inputs
         entries: list[Any] = [0] * part.ndim
         for entry, source in zip(index, op.new_order, strict=True):
@@ -163,7 +164,7 @@ class RowExpressions:
         return self.trace(part, tuple(entries))
 
     @_through.register
-    def _(self, op: Subtensor, node, variable, index):
+    def _(self, op: Subtensor, node: Apply, variable: TensorVariable, index: Index) -> Any:
         part, *parameters = node.inputs
         chosen = list(indices_from_subtensor(parameters, op.idx_list))
         chosen += [slice(None)] * (part.ndim - len(chosen))
@@ -171,7 +172,7 @@ class RowExpressions:
         return self.trace(part, tuple(_position(c, rest) for c in chosen))
 
     @_through.register
-    def _(self, op: AdvancedSubtensor, node, variable, index):
+    def _(self, op: AdvancedSubtensor, node: Apply, variable: TensorVariable, index: Index) -> Any:
         """Look a row up in a table that is the same for all records."""
         table, *parameters = node.inputs
         first, *others = indices_from_subtensor(parameters, op.idx_list)
@@ -191,7 +192,7 @@ class RowExpressions:
         return found
 
     @_through.register
-    def _(self, op: Join, node, variable, index):
+    def _(self, op: Join, node: Apply, variable: TensorVariable, index: Index) -> Any:
         place = index[op.axis]
         if place is ROW:
             raise NotAligned("records are joined")
@@ -205,22 +206,24 @@ class RowExpressions:
         raise NotByRows("the widths of what is joined are not known")
 
     @_through.register
-    def _(self, op: Alloc, node, variable, index):
+    def _(self, op: Alloc, node: Apply, variable: TensorVariable, index: Index) -> Any:
         part = node.inputs[0]
         return self.trace(part, index[len(index) - part.ndim :])
 
     @_through.register
-    def _(self, op: SpecifyShape, node, variable, index):
+    def _(self, op: SpecifyShape, node: Apply, variable: TensorVariable, index: Index) -> Any:
         return self.trace(node.inputs[0], index)
 
     @_through.register
-    def _(self, op: CheckParameterValue, node, variable, index):
+    def _(
+        self, op: CheckParameterValue, node: Apply, variable: TensorVariable, index: Index
+    ) -> Any:
         part, *conditions = node.inputs
         holds = reduce(ps.and_, [self.trace(pt.as_tensor(c), ()) for c in conditions])
         return ps.switch(holds, self.trace(part, index), ps.constant(-float("inf")))
 
     @_through.register
-    def _(self, op: CAReduce, node, variable, index):
+    def _(self, op: CAReduce, node: Apply, variable: TensorVariable, index: Index) -> Any:
         [part] = node.inputs
         axes = range(part.ndim) if op.axis is None else op.axis
         widths = [part.type.shape[axis] for axis in axes]
@@ -234,7 +237,7 @@ class RowExpressions:
         return reduce(op.scalar_op, terms)
 
     @_through.register
-    def _(self, op: Dot, node, variable, index):
+    def _(self, op: Dot, node: Apply, variable: TensorVariable, index: Index) -> Any:
         left, right = node.inputs
         width = left.type.shape[-1] or right.type.shape[0]
         _small([width])

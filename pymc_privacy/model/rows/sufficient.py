@@ -18,7 +18,7 @@ is not, with r the mean of the x_i or anything near it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce, singledispatch
 from itertools import product
 from typing import Any, NamedTuple
@@ -217,40 +217,40 @@ def expand(op: Any, expansion: Expansion, *inputs: Any) -> list[Term]:
 
 
 @expand.register(ps.basic.Add)
-def _sum(op, expansion, *inputs):
+def _sum(op: Any, expansion: Expansion, *inputs: Any) -> list[Term]:
     return [term for part in inputs for term in expansion.parts(part)]
 
 
 @expand.register(ps.basic.Sub)
-def _difference(op, expansion, left, right):
+def _difference(op: Any, expansion: Expansion, left: Any, right: Any) -> list[Term]:
     return [*expansion.parts(left), *_scaled(expansion.parts(right), lambda c: -c)]
 
 
 @expand.register(ps.basic.Neg)
-def _negative(op, expansion, part):
+def _negative(op: Any, expansion: Expansion, part: Any) -> list[Term]:
     return _scaled(expansion.parts(part), lambda c: -c)
 
 
 @expand.register(ps.basic.Mul)
-def _product(op, expansion, *inputs):
+def _product(op: Any, expansion: Expansion, *inputs: Any) -> list[Term]:
     return reduce(_times, (expansion.parts(part) for part in inputs))
 
 
 @expand.register(ps.basic.Sqr)
-def _square(op, expansion, part):
+def _square(op: Any, expansion: Expansion, part: Any) -> list[Term]:
     terms = expansion.parts(part)
     return _times(terms, terms)
 
 
 @expand.register(ps.basic.Pow)
-def _power(op, expansion, part, exponent):
+def _power(op: Any, expansion: Expansion, part: Any, exponent: Any) -> list[Term]:
     if not isinstance(exponent, Constant) or exponent.data not in (1, 2, 3, 4):
         raise NotSufficient("a power is not a small number")
     return reduce(_times, [expansion.parts(part)] * int(exponent.data))
 
 
 @expand.register(ps.basic.TrueDiv)
-def _ratio(op, expansion, part, divisor):
+def _ratio(op: Any, expansion: Expansion, part: Any, divisor: Any) -> list[Term]:
     of_record, of_parameters = expansion.kinds(divisor)
     if not of_record:
         return _scaled(expansion.parts(part), lambda c: c / divisor)
@@ -260,24 +260,24 @@ def _ratio(op, expansion, part, divisor):
 
 
 @expand.register(ps.basic.Cast)
-def _cast(op, expansion, part):
+def _cast(op: Any, expansion: Expansion, part: Any) -> list[Term]:
     if not np.can_cast(part.dtype, op.o_type.dtype, casting="safe"):
         raise NotSufficient(f"a mix of records and parameters is rounded to {op.o_type.dtype}")
     return expansion.parts(part)
 
 
 @expand.register(ps.basic.Identity)
-def _same(op, expansion, part):
+def _same(op: Any, expansion: Expansion, part: Any) -> list[Term]:
     return expansion.parts(part)
 
 
 @expand.register(ps.basic.Second)
-def _second(op, expansion, _, part):
+def _second(op: Any, expansion: Expansion, _: Any, part: Any) -> list[Term]:
     return expansion.parts(part)
 
 
 @expand.register(ps.basic.Switch)
-def _choice(op, expansion, condition, left, right):
+def _choice(op: Any, expansion: Expansion, condition: Any, left: Any, right: Any) -> list[Term]:
     of_record, of_parameters = expansion.kinds(condition)
     if not of_record:
         return [
@@ -299,9 +299,9 @@ def _where(expansion: Expansion, condition: Any, term: Term) -> Term:
     return Term((atom,), term.coefficient, guarded=True)
 
 
-def _mixed_choice(expansion, condition, left, right):
+def _mixed_choice(expansion: Expansion, condition: Any, left: Any, right: Any) -> list[Term]:
     """Take apart "both hold" where one condition is on the record, one on the parameters."""
-    parts = condition.owner.inputs if condition.owner else ()
+    parts: Sequence[Any] = condition.owner.inputs if condition.owner else ()
     both = isinstance(condition.owner.op, ps.basic.Mul | ps.basic.AND) if parts else False
     if not both or len(parts) != 2:
         raise NotSufficient("a condition mixes records and parameters")

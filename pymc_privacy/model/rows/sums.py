@@ -47,17 +47,19 @@ class RowSums(Op):
         self.width = width
         self._scalars = (tuple(inputs), tuple(outputs))
 
-    def make_node(self, *inputs):
+    def make_node(self, *inputs: Variable) -> Apply:
         """Take the columns first, then the constants."""
         return Apply(
             self, list(inputs), [pt.vector(dtype="float64", shape=(len(self._scalars[1]),))]
         )
 
-    def infer_shape(self, fgraph, node, shapes):
+    def infer_shape(self, fgraph: Any, node: Apply, shapes: Sequence[Any]) -> list[Any]:
         """Return the number of expressions."""
         return [(pt.constant(len(self._scalars[1])),)]
 
-    def perform(self, node, inputs, output_storage):
+    def perform(
+        self, node: Apply, inputs: Sequence[np.ndarray], output_storage: Sequence[list[Any]]
+    ) -> None:
         """Sum without a compiler, for the modes that have none."""
         columns, constants = inputs[: self.width], inputs[self.width :]
         # What is no number outside the support is none in compiled code either, and no warning.
@@ -66,11 +68,16 @@ class RowSums(Op):
         shape = (len(values), len(self._scalars[1]))
         output_storage[0][0] = np.array(values, dtype=np.float64).reshape(shape).sum(axis=0)
 
-    def connection_pattern(self, node):
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
         """Let gradients flow to the constants alone."""
         return [[k >= self.width] for k in range(len(node.inputs))]
 
-    def pullback(self, inputs, outputs, cotangents):
+    def pullback(
+        self,
+        inputs: Sequence[Variable],
+        outputs: Sequence[Variable],
+        cotangents: Sequence[Variable],
+    ) -> list[Variable]:
         """Sum the derivatives of the expressions by each constant, in one more loop."""
         scalars, expressions = self._scalars
         constants = scalars[self.width :]
@@ -114,7 +121,7 @@ def _as_float(scalar: Any) -> Any:
 
 
 @register_funcify_and_cache_key(RowSums)
-def _compile_row_sums(op: RowSums, node, **kwargs):
+def _compile_row_sums(op: RowSums, node: Apply, **kwargs: Any) -> tuple[Any, str | None]:
     scalar_node = op.composite.make_node(*op._scalars[0])
     expressions, key = numba_funcify_and_cache_key(op.composite, node=scalar_node, **kwargs)
     source = _loop_source(op.width, len(node.inputs) - op.width, len(op._scalars[1]))
