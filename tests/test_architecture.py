@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -188,6 +189,26 @@ def test_nothing_draws_from_the_global_generator(path):
         and ast.unparse(node.value) in {"np.random", "numpy.random"}
     }
     assert drawn <= {"Generator", "default_rng", "SeedSequence"}
+
+
+ROOT = PACKAGE.parent
+
+
+def test_the_page_on_architecture_names_files_that_exist():
+    if not (ROOT / "docs").is_dir():
+        pytest.skip("The docs are not beside the package.")
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", page))
+    assert len(named) > 50
+    missing = {name for name in named if not (PACKAGE / name).exists()}
+    assert not {name for name in missing if not (ROOT / name).exists()}
+
+
+def test_the_picture_of_the_layers_is_up_to_date():
+    script = ROOT / "scripts" / "draw_house.py"
+    if not script.exists():
+        pytest.skip("The scripts are not beside the package.")
+    assert subprocess.run([sys.executable, script, "--check"], check=False).returncode == 0
 
 
 def test_registering_again_changes_nothing():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -44,6 +45,14 @@ class Courier(BlockedStep):
     _certifier: Certifier
     tune: bool
     sampling_state: Any
+    __signature__: inspect.Signature
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # PyMC makes step methods by a __new__ of its own, which hides their arguments.
+        signature = inspect.signature(cls.__init__)
+        own = list(signature.parameters.values())[1:]
+        cls.__signature__ = signature.replace(parameters=own)
 
     @staticmethod
     def claims(variable: TensorVariable) -> bool:
