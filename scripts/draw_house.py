@@ -36,7 +36,7 @@ def purpose(layer: str) -> str:
     folder = PACKAGE / layer
     path = folder / "__init__.py" if folder.is_dir() else PACKAGE / f"{layer}.py"
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return text.splitlines()[0]
+    return text.splitlines()[0].replace("`", "")
 
 
 def imports() -> Counter[tuple[str, str]]:
@@ -89,7 +89,7 @@ def drawing() -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _short(text: str, most: int = 78) -> str:
+def _short(text: str, most: int = 72) -> str:
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
