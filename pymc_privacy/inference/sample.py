@@ -27,8 +27,9 @@ from pymc_privacy.inference.interruption import stopped_in_a_sentence
 from pymc_privacy.inference.starting import starting_points
 from pymc_privacy.model.assignment import assign_records
 from pymc_privacy.model.database import Database, check_data, factors_given_records
-from pymc_privacy.model.factors import joint_log_density
+from pymc_privacy.model.factors import factors_of, joint_log_density
 from pymc_privacy.model.finite import refuse_single_precision
+from pymc_privacy.model.kept import KeptOnce, data_behind
 from pymc_privacy.model.marks import is_marked
 from pymc_privacy.model.releases import is_release, released_contributions
 from pymc_privacy.model.start import start_of
@@ -109,17 +110,20 @@ def sample(
     stored = names & {*(kwargs.get("var_names") or names)}
     _check_log_likelihood(kwargs, names - stored)
     kwargs |= _with_starts(model, kwargs)
+    parts: list[Any] = []
     if kwargs.get("step") is None and records:
-        with _said_to_compile(kwargs.get("quiet", False)):
-            kwargs |= _default_steps(model, kwargs)
+        kwargs |= _default_steps(model, kwargs, parts)
     checks, quiet = kwargs.get("compute_convergence_checks", True), kwargs.get("quiet", False)
     if not kwargs.get("return_inferencedata", True):
         with stopped_in_a_sentence():
-            return pm.sample(draws, model=model, **kwargs)
+            result = pm.sample(draws, model=model, **kwargs)
+        _steps.keep(parts, kwargs.get("step"))
+        return result
     # Of thousands of records some have a large r_hat by chance.
     kwargs["compute_convergence_checks"] = checks and not stored
     with stopped_in_a_sentence():
         result = pm.sample(draws, model=model, **kwargs)
+    _steps.keep(parts, kwargs.get("step"))
     attach_privacy(result, model)
     if checks and (parameters := without_records(result, stored)) is not None:
         if stored and not quiet:
@@ -130,6 +134,10 @@ def sample(
         logging.getLogger("pymc").info(line)
     check_capacity(result)
     return result
+
+
+# Of the model that was sampled last: sampled again, it is not compiled again.
+_steps: KeptOnce[Any] = KeptOnce()
 
 
 @contextmanager
@@ -143,22 +151,29 @@ def _said_to_compile(quiet: bool) -> Iterator[None]:
         log.info("Compiled in %.1f seconds.", time.perf_counter() - start)
 
 
-def _default_steps(model: Model, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Put our own steps first, and give NUTS a density without the constant releases."""
-    compile_kwargs = kwargs.get("compile_kwargs")
+def _default_steps(model: Model, kwargs: dict[str, Any], parts: list[Any]) -> dict[str, Any]:
+    """Put our own steps first, and give NUTS a density without the constant releases.
+
+    All that the steps depend on is added to ``parts``, unless the user has options of their own.
+    """
+    compile_kwargs, quiet = kwargs.get("compile_kwargs"), kwargs.get("quiet", False)
     _, chosen = assign_step_methods(model)
-    ours = [
-        method(
-            chosen[method],
-            model=model,
-            compile_kwargs=compile_kwargs,
-            **kwargs.pop(method.name, {}),
-        )
-        for method in (BirthDeath, CountStates, Interweave, RecordSweep)
-        if method in chosen
-    ]
-    for step in ours:
-        step.compile(start_of(model))
+    methods = [m for m in (BirthDeath, CountStates, Interweave, RecordSweep) if m in chosen]
+    given = {method: kwargs.pop(method.name, {}) for method in methods}
+    if compile_kwargs is None and not any(given.values()):
+        graphs = [*factors_of(model), *model.rvs_to_values.values()]
+        moved = [v for method in methods for v in (method, *chosen[method])]
+        transforms = model.rvs_to_transforms.values()
+        parts += [model, *moved, *graphs, *transforms, *data_behind(graphs)]
+    ours = _steps.take(parts)
+    if ours is None:
+        with _said_to_compile(quiet):
+            ours = [
+                method(chosen[method], model=model, compile_kwargs=compile_kwargs, **options)
+                for method, options in given.items()
+            ]
+            for step in ours:
+                step.compile(start_of(model))
     defaults: dict[str, Any] = {"step": ours}
     if NUTS in chosen:
         databases = [database for step in ours for database in step.databases]

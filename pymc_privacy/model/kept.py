@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from pymc_privacy._compat import Model
+import numpy as np
+
+from pymc_privacy._compat import Model, RandomGeneratorType, SharedVariable, Variable, graph_inputs
 
 
 class KeptPerModel[T]:
@@ -32,6 +34,46 @@ class KeptPerModel[T]:
         if known is None or not _are_the_same(known[0], parts):
             known = self._known[model] = (parts, compute())
         return known[1]
+
+
+class KeptOnce[T]:
+    """A value for the parts it was made of last; who takes it has it alone.
+
+    It may hold on to its model, since there is only one of it.
+
+    Examples
+    --------
+    >>> kept, part = KeptOnce(), object()
+    >>> kept.keep([part], 1)
+    >>> kept.take([object()]), kept.take([part]), kept.take([part])
+    (None, 1, None)
+    """
+
+    def __init__(self) -> None:
+        self._known: tuple[Sequence[Any], T] | None = None
+
+    def keep(self, parts: Sequence[Any], value: T) -> None:
+        """Put a value back, or a new one in its place; of no parts at all nothing is kept."""
+        self._known = (parts, value) if parts else None
+
+    def take(self, parts: Sequence[Any]) -> T | None:
+        """Return the value, which is no longer kept then, or None where a part is another."""
+        known = self._known
+        if known is None or not _are_the_same(known[0], parts):
+            return None
+        self._known = None
+        return known[1]
+
+
+def data_behind(graphs: Iterable[Any]) -> list[np.ndarray]:
+    """Return the present arrays of all data that graphs are computed from."""
+    given = [graph for graph in graphs if isinstance(graph, Variable)]
+    return [
+        variable.get_value(borrow=True)
+        for variable in graph_inputs(given)
+        if isinstance(variable, SharedVariable)
+        and not isinstance(variable.type, RandomGeneratorType)
+    ]
 
 
 def _are_the_same(parts: Sequence[Any], others: Sequence[Any]) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pymc_privacy._compat import Model, RandomGeneratorType, SharedVariable, Variable, graph_inputs
-from pymc_privacy.model.kept import KeptPerModel
+from pymc_privacy._compat import Model
+from pymc_privacy.model.kept import KeptPerModel, data_behind
 
 _starts: KeptPerModel[dict[str, np.ndarray]] = KeptPerModel()
 
@@ -17,13 +17,7 @@ def start_of(model: Model) -> dict[str, np.ndarray]:
     has other variables or other data.
     """
     given = model.rvs_to_initial_values.values()
-    graphs = [*model.basic_RVs, *(value for value in given if isinstance(value, Variable))]
-    data = [
-        variable.get_value(borrow=True)
-        for variable in graph_inputs(graphs)
-        if isinstance(variable, SharedVariable)
-        and not isinstance(variable.type, RandomGeneratorType)
-    ]
+    data = data_behind([*model.basic_RVs, *given])
     parts = [*model.basic_RVs, *model.value_vars, *given, *data]
     start = _starts.get(model, parts, lambda: model.initial_point(random_seed=0))
     return {name: np.array(value) for name, value in start.items()}

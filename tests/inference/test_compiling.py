@@ -50,3 +50,57 @@ def test_compiling_leaves_no_trace():
         chains.append(point)
     np.testing.assert_array_equal(chains[0]["p_logodds__"], chains[1]["p_logodds__"])
     np.testing.assert_array_equal(chains[0]["x"], chains[1]["x"])
+
+
+def sampled(model, **options):
+    settings = {"chains": 1, "random_seed": 5, "progressbar": False, "keep_records": True}
+    settings |= {"compute_convergence_checks": False}
+    with model:
+        return pmp.sample(20, tune=20, **(settings | options))["posterior"].dataset
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Count how often a step method is made."""
+    found, init = [], pmp.Interweave.__init__
+
+    def counted(self, *args, **kwargs):
+        found.append(self)
+        init(self, *args, **kwargs)
+
+    monkeypatch.setattr(pmp.Interweave, "__init__", counted)
+    return found
+
+
+def test_a_model_that_is_sampled_again_is_not_compiled_again(made):
+    model = coins()
+    first, second = sampled(model), sampled(model)
+    assert len(made) == 1
+    for name in ("p", "x"):
+        np.testing.assert_array_equal(first[name].values, second[name].values)
+    # Another seed, other draws: nothing but machine code is left of the first chain.
+    assert not np.array_equal(sampled(model, random_seed=6)["p"].values, first["p"].values)
+
+
+@pytest.mark.slow
+def test_another_model_other_data_or_other_options_are(made):
+    with pm.Model() as model:
+        release = pm.Data("release", 6.0)
+        x = pm.Bernoulli("x", pm.Beta("p", 2, 2), shape=10)
+        pmp.Privatized("s", x, pmp.Laplace(scale=0.1), observed=release)
+    high = sampled(model)["x"].values.mean()
+    with model:
+        pm.set_data({"release": 1.0})
+    low = sampled(model)["x"].values.mean()
+    assert len(made) == 2
+    np.testing.assert_allclose([high, low], [0.6, 0.1], atol=0.05)
+    sampled(model, interweave={"noncentred_steps": 3})
+    assert len(made) == 3
+    sampled(model)
+    sampled(coins())
+    sampled(model)
+    assert len(made) == 6
+    with model:
+        pm.Potential("tilt", pm.math.log(model["p"]))
+    sampled(model)
+    assert len(made) == 7
