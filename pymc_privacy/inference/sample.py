@@ -66,16 +66,12 @@ def sample(
         The model on the context stack by default.
     keep_records : bool, default False
         Store the imputed records too: chains × draws × records numbers for each.
-    birth_death, count_states, interweave, record_sweep : dict, optional
-        Options of the step method of this name, where the model has it and ``step=`` is left out:
-        ``interweave={"noncentred_steps": 0}`` makes an `Interweave` without these moves. Options
-        of one that the model does not have go on to `pm.sample`, which refuses them with a
-        `ValueError`.
-    nuts : dict, optional
-        Options of NUTS, where it is needed.
     **kwargs
-        Passed on to `pm.sample`, such as ``lattice_walk={"sweeps": 20}``. ``step=``,
-        ``initvals=`` and ``var_names=`` take precedence over the defaults above.
+        Passed on to `pm.sample`. ``step=``, ``initvals=`` and ``var_names=`` take precedence
+        over the defaults above. Where ``step=`` is left out, a dictionary under the name of a step
+        method has options for it: ``interweave={"noncentred_steps": 0}``, and likewise
+        ``record_sweep=``, ``count_states=``, ``birth_death=``, ``lattice_walk=`` and ``nuts=``.
+        Those of a method that is not chosen for the model are refused by `pm.sample`.
 
     Returns
     -------
