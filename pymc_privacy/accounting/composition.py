@@ -55,6 +55,32 @@ def compose(*guarantees: Guarantee, delta: float | None = None) -> Guarantee:
     delta : float, optional
         In (0, 1). Required where approximate guarantees meet Gaussian or zero-concentrated ones.
 
+    Raises
+    ------
+    GuaranteeError
+        If there is no guarantee, if neighbours or units differ, or if delta is needed and not
+        given, or is less than what the guarantees already grant to failures.
+
+    See Also
+    --------
+    Ledger : A budget on file, from which releases draw.
+    joint_guarantee : For many noisy counts of posterior draws.
+    size_gap : What a promise says of an unknown number of records.
+
+    References
+    ----------
+    - Kairouz, P., Oh, S. and Viswanath, P. (2015), "The composition theorem for differential
+      privacy", International Conference on Machine Learning (ICML).
+    - Murtagh, J. and Vadhan, S. (2016), "The complexity of computing the optimal composition of
+      differential privacy", Theory of Cryptography Conference (TCC).
+    - Bun, M. and Steinke, T. (2016), "Concentrated differential privacy: simplifications,
+      extensions, and lower bounds", Theory of Cryptography Conference (TCC).
+    - Dong, J., Roth, A. and Su, W. J. (2022), "Gaussian differential privacy", Journal of the Royal
+      Statistical Society, Series B 84(1), 3-37.
+    - Zhu, Y., Dong, J. and Wang, Y.-X. (2022), "Optimal accounting of differential privacy via
+      characteristic function", International Conference on Artificial Intelligence and Statistics
+      (AISTATS).
+
     Examples
     --------
     >>> compose(PureDP(0.5), PureDP(1.0))

@@ -88,6 +88,23 @@ class PureDP(Guarantee):
     unit : str
         What a "record" of the neighbour relation is.
 
+    Raises
+    ------
+    GuaranteeError
+        By the constructor, if epsilon is not > 0 and finite, or neighbours or unit are no such
+        labels.
+
+    See Also
+    --------
+    ApproximateDP : A small probability may escape the bound.
+    ZeroConcentratedDP : Adds up more slowly over many releases.
+    compose : What several releases promise together.
+
+    References
+    ----------
+    - Dwork, C., McSherry, F., Nissim, K. and Smith, A. (2006), "Calibrating noise to sensitivity in
+      private data analysis", Theory of Cryptography Conference (TCC).
+
     Examples
     --------
     >>> print(PureDP(1, neighbours="replace_one"))
@@ -159,6 +176,22 @@ class ApproximateDP(Guarantee):
     neighbours, unit
         As in `PureDP`.
 
+    Raises
+    ------
+    GuaranteeError
+        By the constructor, if delta is not in [0, 1), epsilon not > 0 (or 0 with delta > 0), or
+        neighbours or unit are no such labels.
+
+    See Also
+    --------
+    PureDP : The same with delta = 0.
+    compose : What several releases promise together.
+
+    References
+    ----------
+    - Dwork, C., Kenthapadi, K., McSherry, F., Mironov, I. and Naor, M. (2006), "Our data,
+      ourselves: privacy via distributed noise generation", EUROCRYPT.
+
     Examples
     --------
     >>> print(ApproximateDP(1.5, 1e-6, unit="one household"))
@@ -218,6 +251,24 @@ class ZeroConcentratedDP(Guarantee):
     neighbours, unit
         As in `PureDP`.
 
+    Raises
+    ------
+    GuaranteeError
+        By the constructor, if rho is not > 0 and finite, or neighbours or unit are no such labels.
+
+    See Also
+    --------
+    GaussianDP : Says more about Gaussian noise on the reals.
+    DiscreteGaussian : Noise that has such a guarantee.
+    compose : What several releases promise together.
+
+    References
+    ----------
+    - Bun, M. and Steinke, T. (2016), "Concentrated differential privacy: simplifications,
+      extensions, and lower bounds", Theory of Cryptography Conference (TCC).
+    - Canonne, C. L., Kamath, G. and Steinke, T. (2020), "The discrete Gaussian for differential
+      privacy", Advances in Neural Information Processing Systems 33.
+
     Examples
     --------
     >>> round(ZeroConcentratedDP(0.3125).to_approximate(1e-6).epsilon, 6)
@@ -271,6 +322,25 @@ class GaussianDP(Guarantee):
         The distance of the two means, > 0; sensitivity / scale for Gaussian noise.
     neighbours, unit
         As in `PureDP`.
+
+    Raises
+    ------
+    GuaranteeError
+        By the constructor, if mu is not > 0 and finite, or neighbours or unit are no such labels.
+
+    See Also
+    --------
+    Gaussian : Noise that has such a guarantee.
+    ZeroConcentratedDP : What it implies, with rho = mu² / 2.
+    compose : What several releases promise together.
+
+    References
+    ----------
+    - Dong, J., Roth, A. and Su, W. J. (2022), "Gaussian differential privacy", Journal of the Royal
+      Statistical Society, Series B 84(1), 3-37.
+    - Balle, B. and Wang, Y.-X. (2018), "Improving the Gaussian mechanism for differential privacy:
+      analytical calibration and optimal denoising", International Conference on Machine Learning
+      (ICML).
 
     Examples
     --------

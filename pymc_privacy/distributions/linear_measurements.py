@@ -141,6 +141,21 @@ class LinearMeasurements(Distribution):
         counts whose total is such an invariant.
     dims : str, optional
 
+    Raises
+    ------
+    RecordError
+        If the counts are not a vector of independent integers of the model, of known length.
+    MechanismError
+        If the noise is another, or there are neither one scale nor one for each total.
+    ReleaseError
+        If matrix, release or invariants do not fit the counts, or no counts have the exact totals.
+
+    See Also
+    --------
+    NoisyCount : Counts that are each released on their own.
+    LatticeWalk : The step that moves the counts.
+    discrete_gaussian_scale : Sigma from a published variance.
+
     Examples
     --------
     Three blocks, their sum, and nothing exact:

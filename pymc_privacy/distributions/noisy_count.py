@@ -116,6 +116,23 @@ class NoisyCount(Distribution):
     tail : float, default 1e-12
         The share of a cell's density that may be left out, at any value of the parameters.
 
+    Raises
+    ------
+    RecordError
+        If `dist` is not the unnamed law of independent integers >= 0.
+    MechanismError
+        If the mechanism adds no noise, `tail` is not in (0, 1), or too many counts would be added
+        up.
+    ReleaseError
+        If the release has not one value per cell, or the mechanism cannot have produced it.
+
+    See Also
+    --------
+    posterior_counts : Draw the counts.
+    window_error : What is left out of the sums.
+    LinearMeasurements : Totals over several cells.
+    Privatized : Statistics of records.
+
     Notes
     -----
     What is left out of each sum is proven to be at most the share ``tail``, however far the

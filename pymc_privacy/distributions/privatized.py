@@ -74,6 +74,28 @@ class Privatized(Distribution):
         The mechanism acts on each record instead of their sum.
     dims : str or sequence of str, optional
 
+    Raises
+    ------
+    RecordError
+        If the contributions are not real numbers of shape (n,) or (n, d), mix records, are
+        fractions where noise is whole, or if records cannot be drawn.
+    ReleaseError
+        If the observed release has another shape, or the mechanism cannot have produced it.
+    MechanismError
+        If the mechanism is none, or does not act on such contributions.
+
+    See Also
+    --------
+    Privatized.from_card : The same from the card of a release.
+    sample : Draw from the posterior.
+    Records : Records of an unknown number.
+    NoisyCount : Counts that are summed out instead of imputed.
+
+    References
+    ----------
+    - Ju, N., Awan, J., Gong, R. and Rao, V. (2022), "Data augmentation MCMC for Bayesian inference
+      from privatized data", Advances in Neural Information Processing Systems 35.
+
     Examples
     --------
     >>> import pymc as pm

@@ -45,6 +45,24 @@ class Records(Distribution):
     dims : str or sequence of str, optional
         The first names the rows.
 
+    Raises
+    ------
+    RecordError
+        If the law is named or none, if the size is not a latent discrete variable of the model, or
+        if no capacity is known or it is too small.
+
+    See Also
+    --------
+    capacity_for : A capacity from a noisy size.
+    BirthDeath : The step that moves them.
+    size_gap : Whether an unknown size matters.
+    plot_size : Draw the posterior of the size.
+
+    References
+    ----------
+    - Awan, J., Barrientos, A. F. and Ju, N. (2024), "Statistical inference for privatized data with
+      unknown sample size", arXiv:2406.06231.
+
     Examples
     --------
     >>> import pymc as pm

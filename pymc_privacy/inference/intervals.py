@@ -51,6 +51,19 @@ def posterior_interval(
         As the releases are: proven if all of them are; conditional if a sensitivity was stated,
         or other data were declared public; nominal if a release was only simulated.
 
+    Raises
+    ------
+    GuaranteeError
+        If an observed variable is neither a release with the values that were published nor public,
+        if the releases do not compose, or if `prob` or `var_names` is not what it must be.
+
+    See Also
+    --------
+    noise_aware_interval : The same without PyMC, for some families.
+    release : Makes the releases.
+    Privatized.from_card : Puts one into a model.
+    write_card : Publish the interval with its evidence.
+
     Examples
     --------
     >>> import pymc as pm

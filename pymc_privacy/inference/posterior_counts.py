@@ -44,6 +44,19 @@ def posterior_counts(idata: Any, *, model: Any = None, random_seed: Any = None) 
     xarray.Dataset
         A variable for each noisy count, under its name.
 
+    Raises
+    ------
+    RecordError
+        If the model has no noisy counts, or the draws lack a variable that the counts depend on.
+    MechanismError
+        If there are too many possible counts to be weighed.
+
+    See Also
+    --------
+    NoisyCount : What the counts were summed out of.
+    window_error : What is left out of the sums.
+    pm.sample_posterior_predictive : Draw releases instead of counts.
+
     Examples
     --------
     >>> import pymc as pm
@@ -137,6 +150,16 @@ def window_error(idata: Any = None, *, model: Any = None) -> float:
     Returns
     -------
     float
+
+    Raises
+    ------
+    RecordError
+        If the model has no noisy counts.
+
+    See Also
+    --------
+    NoisyCount : Takes ``tail``, which the bound follows from.
+    posterior_counts : Draw the counts.
 
     Examples
     --------

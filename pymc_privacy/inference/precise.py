@@ -63,6 +63,23 @@ def precise(
     PrivateInterval or dict
         One interval for a one-dimensional array, otherwise one for each name.
 
+    Raises
+    ------
+    GuaranteeError
+        If not one of epsilon and mu is given, there are fewer draws than `samples`, or an argument
+        is out of its range.
+
+    See Also
+    --------
+    noise_aware_interval : An interval whose privacy is proven.
+    joint_guarantee : What the noise really supports.
+    precise_quantiles : Any quantiles by the same method.
+
+    References
+    ----------
+    - Zhou, R. and Liu, F. (2025), "PRECISE: PRivacy-loss-Efficient and Consistent Inference based
+      on poSterior quantilEs", arXiv:2502.00192; "Liu et al." here.
+
     Examples
     --------
     >>> import numpy as np

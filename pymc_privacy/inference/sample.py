@@ -69,12 +69,49 @@ def sample(
         Store the imputed records too: chains × draws × records numbers for each.
     **kwargs
         Passed on to `pm.sample`. ``step=``, ``initvals=`` and ``var_names=`` take precedence
-        over the defaults above.
+        over the defaults above. Where ``step=`` is left out, a dictionary under the name of a step
+        method has options for it: ``interweave={"noncentred_steps": 0}``, and likewise
+        ``record_sweep=``, ``count_states=``, ``birth_death=``, ``lattice_walk=`` and ``nuts=``.
+        Those of a method that is not chosen for the model are refused by `pm.sample`.
 
     Returns
     -------
     xarray.DataTree
         As from `pm.sample`, with a group ``privacy``.
+
+    Raises
+    ------
+    RecordError
+        If the model has no release, its data are not numbers, or its records cannot be updated one
+        by one.
+    ReleaseError
+        If a release is not observed, or its log likelihood is asked for without
+        ``keep_records=True``.
+    CertificateError
+        If what was compiled disagrees with the model; nothing was drawn.
+    CapacityError
+        If the size came near the capacity too often; its ``result`` has the draws.
+    SamplingError
+        If sampling was interrupted before the first draw after tuning.
+    ArgumentError
+        If `draws`, `keep_records` or an option of a step method is not what it must be.
+
+    See Also
+    --------
+    pm.sample : What it calls, and what its other arguments mean.
+    Interweave : The step for records and their parameters.
+    RecordSweep : The step for records alone.
+    plot_release : Compare the release with its predictive law.
+
+    References
+    ----------
+    - Ju, N., Awan, J., Gong, R. and Rao, V. (2022), "Data augmentation MCMC for Bayesian inference
+      from privatized data", Advances in Neural Information Processing Systems 35.
+    - Awan, J., Barrientos, A. F. and Ju, N. (2024), "Statistical inference for privatized data with
+      unknown sample size", arXiv:2406.06231.
+    - Yu, Y. and Meng, X.-L. (2011), "To center or not to center: that is not the question. An
+      ancillarity-sufficiency interweaving strategy (ASIS) for boosting MCMC efficiency", Journal of
+      Computational and Graphical Statistics 20(3), 531-570.
 
     Examples
     --------

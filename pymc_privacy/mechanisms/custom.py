@@ -31,6 +31,17 @@ class CustomMechanism(Mechanism):
     stated_guarantee : Guarantee, optional
         What is promised; taken on trust.
 
+    Raises
+    ------
+    MechanismError
+        By the constructor, if a function is none or the guarantee is none; and by `simulate`,
+        without a simulator.
+
+    See Also
+    --------
+    Laplace : A mechanism of the package.
+    Privatized : What takes a mechanism.
+
     Examples
     --------
     Two-sided exponential-power noise, which this package does not bring along:

@@ -24,6 +24,21 @@ def discrete_gaussian_variance(scale: Any) -> Any:
     scale : array_like
         Sigma in the probabilities, proportional to exp(-k² / 2 sigma²).
 
+    Raises
+    ------
+    MechanismError
+        If a scale is not > 0 and finite.
+
+    See Also
+    --------
+    discrete_gaussian_scale : The other direction.
+    DiscreteGaussian : The mechanism of this scale.
+
+    References
+    ----------
+    - Canonne, C. L., Kamath, G. and Steinke, T. (2020), "The discrete Gaussian for differential
+      privacy", Advances in Neural Information Processing Systems 33.
+
     Examples
     --------
     >>> import pymc_privacy as pmp
@@ -51,6 +66,22 @@ def discrete_gaussian_scale(variance: Any) -> Any:
     -------
     ndarray or float
         What ``DiscreteGaussian(scale=...)`` takes.
+
+    Raises
+    ------
+    MechanismError
+        If a variance is not > 0 and finite.
+
+    See Also
+    --------
+    discrete_gaussian_variance : The other direction.
+    DiscreteGaussian : The mechanism of this scale.
+    LinearMeasurements : Totals of counts with such noise.
+
+    References
+    ----------
+    - Canonne, C. L., Kamath, G. and Steinke, T. (2020), "The discrete Gaussian for differential
+      privacy", Advances in Neural Information Processing Systems 33.
 
     Examples
     --------

@@ -46,6 +46,24 @@ class ExponentialMechanism(Mechanism):
     neighbours : {"replace_one", "add_remove"}, optional
         What the sensitivity was computed for.
 
+    Raises
+    ------
+    MechanismError
+        By the constructor, if scale and epsilon are both left out or disagree, if epsilon comes
+        without sensitivity, or if scale is not one number; and by `Privatized`, if contributions
+        are not of shape (n, K).
+
+    See Also
+    --------
+    KNormGradient : A choice from an interval, by a gradient.
+    RandomizedResponse : A choice that each record makes by itself.
+    private_quantile : Publish a quantile by this mechanism.
+
+    References
+    ----------
+    - McSherry, F. and Talwar, K. (2007), "Mechanism design via differential privacy", IEEE
+      Symposium on Foundations of Computer Science (FOCS).
+
     Examples
     --------
     >>> import numpy as np

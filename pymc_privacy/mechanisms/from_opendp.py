@@ -77,6 +77,17 @@ def from_opendp(measurement: Any, *, d_in: float | None = None) -> AdditiveMecha
     AdditiveMechanism or Clamped
         Clamped where OpenDP keeps the noisy value within bounds.
 
+    Raises
+    ------
+    MechanismError
+        If the measurement does not say how it was made, adds other noise than Laplace or Gaussian,
+        has a grid that is too coarse, or `d_in` is not > 0.
+
+    See Also
+    --------
+    from_opendp_summary : The mechanisms of a query, by column.
+    release : Publish, with OpenDP's sampler if wanted.
+
     Examples
     --------
     The examples need OpenDP, the extra ``opendp``:
@@ -141,6 +152,17 @@ def from_opendp_summary(
     -------
     dict
         By column.
+
+    Raises
+    ------
+    MechanismError
+        If the frame lacks a column, a distribution is not among those known, or `unsigned` names a
+        column that is not there.
+
+    See Also
+    --------
+    from_opendp : The mechanism of one measurement.
+    Clamped : What a column in `unsigned` is.
 
     Examples
     --------

@@ -42,6 +42,23 @@ class FunctionalMechanism(AdditiveMechanism):
         Logistic regression instead of least squares.
     neighbours : {"replace_one", "add_remove"}, default "replace_one"
 
+    Raises
+    ------
+    MechanismError
+        By the constructor, if epsilon is not > 0 and finite, covariates is not an integer from 1 to
+        10,000, or neighbours are not stated.
+
+    See Also
+    --------
+    ObjectivePerturbation : Release the coefficients of a logistic regression.
+    Laplace : The noise inside.
+
+    References
+    ----------
+    - Zhang, J., Zhang, Z., Xiao, X., Yang, Y. and Winslett, M. (2012), "Functional mechanism:
+      regression analysis under differential privacy", Proceedings of the VLDB Endowment 5(11),
+      1364-1375.
+
     Examples
     --------
     >>> from pymc_privacy import FunctionalMechanism

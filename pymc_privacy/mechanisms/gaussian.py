@@ -122,6 +122,31 @@ class Gaussian(AdditiveMechanism):
     neighbours : {"replace_one", "add_remove"}, optional
         What the sensitivity was computed for.
 
+    Raises
+    ------
+    MechanismError
+        By the constructor, if not one of scale, rho, mu and (epsilon, delta) is given, or scale and
+        the others disagree, if sensitivity is missing where it is needed, or if a number is not > 0
+        and finite.
+    GuaranteeError
+        By the constructor, if delta is not below 1.
+
+    See Also
+    --------
+    DiscreteGaussian : The same on the integers.
+    Laplace : For pure privacy.
+    GaussianDP : What it promises if mu is given, or scale and sensitivity.
+
+    References
+    ----------
+    - Balle, B. and Wang, Y.-X. (2018), "Improving the Gaussian mechanism for differential privacy:
+      analytical calibration and optimal denoising", International Conference on Machine Learning
+      (ICML).
+    - Bun, M. and Steinke, T. (2016), "Concentrated differential privacy: simplifications,
+      extensions, and lower bounds", Theory of Cryptography Conference (TCC).
+    - Dong, J., Roth, A. and Su, W. J. (2022), "Gaussian differential privacy", Journal of the Royal
+      Statistical Society, Series B 84(1), 3-37.
+
     Examples
     --------
     >>> from pymc_privacy import Gaussian
@@ -193,6 +218,24 @@ class DiscreteGaussian(AdditiveMechanism):
     sigma = sensitivity / mu as for `Gaussian`, but promises only rho = mu² / 2, since the
     integer noise is not known to be mu-GDP; ``(epsilon=, delta=)`` is calibrated through rho.
     Other parameters as for `Gaussian`.
+
+    Raises
+    ------
+    MechanismError
+        By the constructor, as for `Gaussian`.
+    GuaranteeError
+        By the constructor, if delta is not below 1.
+
+    See Also
+    --------
+    Gaussian : The same on the reals.
+    DiscreteLaplace : For pure privacy, on the integers.
+    discrete_gaussian_scale : Sigma from a published variance.
+
+    References
+    ----------
+    - Canonne, C. L., Kamath, G. and Steinke, T. (2020), "The discrete Gaussian for differential
+      privacy", Advances in Neural Information Processing Systems 33.
 
     Examples
     --------

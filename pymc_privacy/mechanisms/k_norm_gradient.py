@@ -45,6 +45,23 @@ class KNormGradient(Mechanism):
     neighbours : {"replace_one", "add_remove"}, optional
         What the sensitivity was computed for.
 
+    Raises
+    ------
+    MechanismError
+        By the constructor, if epsilon or sensitivity is not > 0 and finite, edges do not increase,
+        or probability is not in (0, 1); and by `Privatized`, if contributions are not of shape (n,
+        2 cells).
+
+    See Also
+    --------
+    ExponentialMechanism : A choice from finitely many candidates.
+    ObjectivePerturbation : Another release of a minimum, for logistic regression.
+
+    References
+    ----------
+    - Reimherr, M. and Awan, J. (2019), "KNG: the K-norm gradient mechanism", Advances in Neural
+      Information Processing Systems 32.
+
     Examples
     --------
     The mean of records in [0, 1]: a Laplace law around it, cut off at 0 and 1.

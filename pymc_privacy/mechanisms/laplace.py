@@ -105,6 +105,24 @@ class Laplace(AdditiveMechanism):
     neighbours : {"replace_one", "add_remove"}, optional
         What the sensitivity was computed for.
 
+    Raises
+    ------
+    MechanismError
+        By the constructor, if scale and epsilon are both left out or disagree, if epsilon comes
+        without sensitivity, or if a number is not > 0 and finite.
+
+    See Also
+    --------
+    DiscreteLaplace : The same on the integers.
+    TruncatedLaplace : Noise of bounded reach, for approximate privacy.
+    Gaussian : For concentrated and approximate privacy.
+    release : Publish a total with such noise, drawn exactly.
+
+    References
+    ----------
+    - Dwork, C., McSherry, F., Nissim, K. and Smith, A. (2006), "Calibrating noise to sensitivity in
+      private data analysis", Theory of Cryptography Conference (TCC).
+
     Examples
     --------
     >>> from pymc_privacy import Laplace
@@ -149,6 +167,22 @@ class DiscreteLaplace(AdditiveMechanism):
     """The release is an integer statistic plus noise k with probability ∝ ``exp(-|k| / b)``.
 
     Also known as the geometric mechanism (Ghosh et al., 2009). Parameters as for `Laplace`.
+
+    Raises
+    ------
+    MechanismError
+        By the constructor, as for `Laplace`.
+
+    See Also
+    --------
+    Laplace : The same on the reals.
+    DiscreteGaussian : For concentrated privacy, on the integers.
+    NoisyCount : Counts that such noise was added to.
+
+    References
+    ----------
+    - Ghosh, A., Roughgarden, T. and Sundararajan, M. (2012), "Universally utility-maximizing
+      privacy mechanisms", SIAM Journal on Computing 41(6), 1673-1693; first at STOC 2009.
 
     Examples
     --------

@@ -73,6 +73,22 @@ class ObjectivePerturbation(Mechanism):
         gamma, instead of epsilon, or a larger one than needed.
     neighbours : {"replace_one"}, default "replace_one"
 
+    Raises
+    ------
+    MechanismError
+        By the constructor, if neither epsilon and bound nor scale and ridge are given, or they
+        disagree, if the ridge is too small for epsilon, or if neighbours are "add_remove".
+
+    See Also
+    --------
+    FunctionalMechanism : Release a polynomial in place of the loss.
+    KNormGradient : Release one number where a gradient is small.
+
+    References
+    ----------
+    - Chaudhuri, K., Monteleoni, C. and Sarwate, A. D. (2011), "Differentially private empirical
+      risk minimization", Journal of Machine Learning Research 12, 1069-1109.
+
     Examples
     --------
     >>> from pymc_privacy import ObjectivePerturbation

@@ -164,6 +164,17 @@ class Clamped(PostProcessed):
     lower, upper : float, optional
         The bounds, at least one; integers where the noise is.
 
+    Raises
+    ------
+    MechanismError
+        By the constructor, if the mechanism inside adds no noise or is `Suppressed`, or if there is
+        no bound, the bounds are not in order, or one is not a possible release.
+
+    See Also
+    --------
+    Rounded : A release that was rounded.
+    Suppressed : A release that was left out where it was small.
+
     Examples
     --------
     Counts that must not be negative:
@@ -259,6 +270,17 @@ class Rounded(PostProcessed):
     to : float, default 1
         The distance between two possible releases.
 
+    Raises
+    ------
+    MechanismError
+        By the constructor, if the mechanism inside adds no noise or is `Suppressed`, or if `to` is
+        not > 0 and finite.
+
+    See Also
+    --------
+    Clamped : A release that was moved to its bounds.
+    Suppressed : A release that was left out where it was small.
+
     Examples
     --------
     >>> import numpy as np
@@ -336,6 +358,18 @@ class Suppressed(PostProcessed):
         What was added before.
     below : float
         The threshold: what is less was suppressed.
+
+    Raises
+    ------
+    MechanismError
+        By the constructor, if the mechanism inside adds no noise or is `Suppressed`, or if `below`
+        is not a finite number.
+
+    See Also
+    --------
+    Clamped : A release that was moved to its bounds.
+    Rounded : A release that was rounded.
+    NoisyCount : Counts of which small ones were suppressed.
 
     Examples
     --------

@@ -54,6 +54,25 @@ class RandomizedResponse(CoordinateMechanism):
     neighbours : {"replace_one"}, default "replace_one"
         Another answer of the same person. The number of answers is public.
 
+    Raises
+    ------
+    MechanismError
+        By the constructor, if not one of epsilon and keep_probability is given, if a release would
+        tell all or nothing, or if neighbours are "add_remove"; and by `Privatized`, without
+        ``local=True``.
+
+    See Also
+    --------
+    Privatized : Takes it with ``local=True``.
+    ExponentialMechanism : One choice by the total of all records.
+
+    References
+    ----------
+    - Warner, S. L. (1965), "Randomized response: a survey technique for eliminating evasive answer
+      bias", Journal of the American Statistical Association 60(309), 63-69.
+    - Kairouz, P., Bonawitz, K. and Ramage, D. (2016), "Discrete distribution estimation under local
+      privacy", International Conference on Machine Learning (ICML).
+
     Examples
     --------
     >>> from pymc_privacy import RandomizedResponse

@@ -61,6 +61,24 @@ class TruncatedLaplace(AdditiveMechanism):
     neighbours : {"replace_one", "add_remove"}, optional
         What the sensitivity was computed for.
 
+    Raises
+    ------
+    MechanismError
+        By the constructor, if delta is not in (0, 1/2), or epsilon or sensitivity not > 0 and
+        finite.
+
+    See Also
+    --------
+    Laplace : The same without a bound, for pure privacy.
+    Tulap : Bounded noise for a single number.
+    Gaussian : Another noise for approximate privacy.
+
+    References
+    ----------
+    - Geng, Q., Ding, W., Guo, R. and Kumar, S. (2020), "Tight analysis of privacy and utility
+      tradeoff in approximate differential privacy", International Conference on Artificial
+      Intelligence and Statistics (AISTATS).
+
     Examples
     --------
     >>> from pymc_privacy import TruncatedLaplace

@@ -93,6 +93,25 @@ class Tulap(AdditiveMechanism):
     neighbours : {"replace_one", "add_remove"}, optional
         What the sensitivity was computed for.
 
+    Raises
+    ------
+    MechanismError
+        By the constructor, if epsilon or sensitivity is not > 0 and finite, or delta not in [0, 1);
+        and by `Privatized`, if the statistic is not a single number.
+
+    See Also
+    --------
+    DiscreteLaplace : The noise inside, for integers.
+    TruncatedLaplace : Noise of bounded reach, for vectors too.
+    Laplace : For pure privacy and vectors.
+
+    References
+    ----------
+    - Awan, J. and Slavković, A. (2018), "Differentially private uniformly most powerful tests for
+      binomial data", Advances in Neural Information Processing Systems 31.
+    - Awan, J. and Vadhan, S. (2023), "Canonical noise distributions and private hypothesis tests",
+      Annals of Statistics 51(2), 547-572.
+
     Examples
     --------
     >>> from pymc_privacy import Tulap

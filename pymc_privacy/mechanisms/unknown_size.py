@@ -53,6 +53,20 @@ class SizeGap:
     total_variation : float
         What one record changes in the release: its (0, delta)-DP, by Lemma A.8.
 
+    Raises
+    ------
+    GuaranteeError
+        By the constructor, if a number is negative or not finite.
+
+    See Also
+    --------
+    size_gap : Computes it.
+
+    References
+    ----------
+    - Awan, J., Barrientos, A. F. and Ju, N. (2024), "Statistical inference for privatized data with
+      unknown sample size", arXiv:2406.06231.
+
     Examples
     --------
     >>> import pymc_privacy as pmp
@@ -101,6 +115,25 @@ def size_gap(
     Returns
     -------
     SizeGap
+
+    Raises
+    ------
+    GuaranteeError
+        If there is no guarantee or it is for replacing a record, if `release` or `log_prior` comes
+        without `size`, or if the noise reaches too far to be summed.
+    MechanismError
+        If the noise on the size is not Laplace or Gaussian of one scale.
+
+    See Also
+    --------
+    capacity_for : How many records to consider at most.
+    Records : Records of an unknown number, in a model.
+    compose : What several releases promise together.
+
+    References
+    ----------
+    - Awan, J., Barrientos, A. F. and Ju, N. (2024), "Statistical inference for privatized data with
+      unknown sample size", arXiv:2406.06231.
 
     Examples
     --------
@@ -220,6 +253,19 @@ def capacity_for(release: Any, mechanism: AdditiveMechanism, *, tail: float = 1e
     Returns
     -------
     int
+
+    Raises
+    ------
+    MechanismError
+        If the mechanism does not add noise of one scale, or `tail` is not in (0, 1).
+    ReleaseError
+        If the release is not one of this mechanism, or no positive number of records is within its
+        reach.
+
+    See Also
+    --------
+    Records : What takes a capacity.
+    size_gap : Whether an unknown size matters.
 
     Examples
     --------

@@ -32,6 +32,22 @@ def plot_acceptance(runs: Mapping[float, Any], *, axis: Any = None) -> Any:
     -------
     matplotlib Axes
 
+    Raises
+    ------
+    PlotError
+        If runs are not by epsilon > 0 or lack the statistics of a record sweep, or Matplotlib is
+        not installed.
+
+    See Also
+    --------
+    RecordSweep : Keeps these statistics.
+    az.plot_trace : Draw the chains.
+
+    References
+    ----------
+    - Ju, N., Awan, J., Gong, R. and Rao, V. (2022), "Data augmentation MCMC for Bayesian inference
+      from privatized data", Advances in Neural Information Processing Systems 35.
+
     Examples
     --------
     >>> import pymc as pm

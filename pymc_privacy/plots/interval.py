@@ -32,6 +32,18 @@ def plot_interval(interval: PrivateInterval, draws_or_idata: Any, *, axis: Any =
     -------
     matplotlib Axes
 
+    Raises
+    ------
+    PlotError
+        If `interval` is no interval, there are no finite draws, or Matplotlib is not installed.
+    GuaranteeError
+        If the posterior has no scalar variable of this name.
+
+    See Also
+    --------
+    PrivateInterval : What it draws.
+    plot_posteriors : Draw posteriors over each other.
+
     Examples
     --------
     >>> import numpy as np

@@ -51,6 +51,17 @@ def plot_posteriors(
     -------
     array of matplotlib Axes
 
+    Raises
+    ------
+    PlotError
+        If there are no draws of the variables, axes do not fit, or Matplotlib is not installed.
+
+    See Also
+    --------
+    plot_release : Compare the release with its predictive law.
+    plot_records : Draw imputed records.
+    az.plot_forest : Intervals of many variables.
+
     Examples
     --------
     >>> import pymc as pm

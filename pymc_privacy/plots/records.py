@@ -45,6 +45,17 @@ def plot_records(
     -------
     array of matplotlib Axes
 
+    Raises
+    ------
+    PlotError
+        If the records were not kept or have more than two axes, axes do not fit, or Matplotlib is
+        not installed.
+
+    See Also
+    --------
+    sample : Keeps the records with ``keep_records=True``.
+    plot_release : Compare the release with its predictive law.
+
     Examples
     --------
     >>> import pymc as pm

@@ -73,6 +73,18 @@ def plot_release(
     -------
     array of matplotlib Axes
 
+    Raises
+    ------
+    PlotError
+        If there are neither replicates nor a model to draw them, fitted records were not kept, axes
+        do not fit, or Matplotlib is not installed.
+
+    See Also
+    --------
+    plot_records : Draw imputed records.
+    plot_posteriors : Draw the parameters.
+    pm.sample_posterior_predictive : Draws the replicates.
+
     Examples
     --------
     >>> import pymc as pm

@@ -49,6 +49,17 @@ def plot_size(
     -------
     matplotlib Axes
 
+    Raises
+    ------
+    PlotError
+        If `var_names` is not one number of the posterior, the release is not among the observed
+        data, or Matplotlib is not installed.
+
+    See Also
+    --------
+    Records : Records of an unknown number.
+    size_gap : Whether an unknown size matters.
+
     Examples
     --------
     >>> import numpy as np

@@ -139,6 +139,26 @@ def audit(
     -------
     Audit
 
+    Raises
+    ------
+    GuaranteeError
+        If there are too few draws, an argument is out of its range, or mechanism or features do not
+        return what they must.
+    MechanismError
+        If a `Mechanism` cannot be simulated on these data.
+    ArgumentError
+        If `low_bits` is not True or False.
+
+    See Also
+    --------
+    release : Noise without telltale bits.
+    PureDP : What an audit puts to the test.
+
+    References
+    ----------
+    - Mironov, I. (2012), "On significance of the least significant bits for differential privacy",
+      ACM Conference on Computer and Communications Security (CCS).
+
     Examples
     --------
     >>> import numpy as np

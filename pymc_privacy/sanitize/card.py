@@ -44,6 +44,17 @@ def release_card(release: Any) -> dict[str, Any]:
     release : Release, PrivateQuantile or PrivateInterval
         Or the summary that an interval of centre and scale was computed from.
 
+    Raises
+    ------
+    ReleaseError
+        If it is not something that has a card.
+
+    See Also
+    --------
+    write_card : Write it to a file.
+    read_card : Read it again.
+    registry_entry : The release in the format of a registry.
+
     Examples
     --------
     >>> import pymc_privacy as pmp
@@ -175,6 +186,17 @@ def write_card(release: Any, path: str | os.PathLike[str], *, overwrite: bool = 
     path : path_like
     overwrite : bool
         Whether a file that is there may be lost; a card is all that is left of a release.
+
+    Raises
+    ------
+    ReleaseError
+        If it is not something that has a card, or the file exists or cannot be written.
+
+    See Also
+    --------
+    read_card : Read it again.
+    release_card : The card as a dictionary.
+    Privatized.from_card : Put a card into a model.
 
     Examples
     --------

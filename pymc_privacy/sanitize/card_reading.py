@@ -46,6 +46,16 @@ def read_card(source: Any) -> Any:
     source : path_like or dict
         A file that `write_card` wrote, or the dictionary of `release_card`.
 
+    Raises
+    ------
+    ReleaseError
+        If the file cannot be read, is no card, or contradicts itself.
+
+    See Also
+    --------
+    write_card : Write one.
+    Privatized.from_card : Put one into a model.
+
     Examples
     --------
     >>> import pymc_privacy as pmp

@@ -55,6 +55,23 @@ def centre_scale_interval(
     PrivateInterval
         Proven; conservative.
 
+    Raises
+    ------
+    ReleaseError
+        If the family has no bounded sensitivity, or the records are not such as it takes, or not
+        `size` many.
+    GuaranteeError
+        If epsilon or prob is out of its range, or the ledger has other neighbours.
+    BudgetError
+        If the ledger cannot cover the charge; nothing was drawn.
+    LedgerError
+        If the ledger was charged under this name before, or its file is damaged.
+
+    See Also
+    --------
+    summary_interval : The same for any posterior, with stated sensitivities.
+    noise_aware_interval : The posterior given a noisy total.
+
     Examples
     --------
     >>> import pymc_privacy as pmp
@@ -125,6 +142,23 @@ def summary_interval(
     -------
     PrivateInterval
         Conditional on the sensitivities.
+
+    Raises
+    ------
+    ReleaseError
+        If a sensitivity or the largest spread is not > 0 and finite, bounds are not in order, or
+        there are fewer than two draws.
+    GuaranteeError
+        If epsilon or prob is out of its range, or the ledger has other neighbours.
+    BudgetError
+        If the ledger cannot cover the charge; nothing was drawn.
+    LedgerError
+        If the ledger was charged under this name before, or its file is damaged.
+
+    See Also
+    --------
+    centre_scale_interval : The same with proven sensitivities.
+    posterior_interval : An interval that needs no sensitivity of a posterior.
 
     Examples
     --------

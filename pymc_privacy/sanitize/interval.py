@@ -73,6 +73,19 @@ class PrivateInterval:
     family : Family, optional
         The model of the records, where it is one of this package's.
 
+    Raises
+    ------
+    GuaranteeError
+        By the constructor, if label, guarantee, assumptions or ends do not follow from the releases
+        and the method.
+
+    See Also
+    --------
+    noise_aware_interval : Makes one from records.
+    posterior_interval : Makes one from draws of PyMC.
+    write_card : Publish it with its evidence.
+    plot_interval : Draw it, for the curator.
+
     Examples
     --------
     >>> import numpy as np

@@ -85,6 +85,24 @@ def noise_aware_interval(
         Proven, for the families of this package; with the release, which may be published along
         with it.
 
+    Raises
+    ------
+    ReleaseError
+        If the family is none, or the records are not such as it takes, or not `size` many.
+    GuaranteeError
+        If epsilon or prob is out of its range, or the ledger has other neighbours.
+    BudgetError
+        If the ledger cannot cover the charge; nothing was drawn.
+    LedgerError
+        If the ledger was charged under this name before, or its file is damaged.
+
+    See Also
+    --------
+    posterior_interval : For any model, written in PyMC.
+    bootstrap_interval : Another interval from the same release.
+    centre_scale_interval : From a noisy mean and deviation.
+    Proportion : A family.
+
     Examples
     --------
     >>> import pymc_privacy as pmp
@@ -122,6 +140,28 @@ def bootstrap_interval(
     repeats : int
         Of the bootstrap.
 
+    Raises
+    ------
+    ReleaseError
+        If the family is none, or the records are not such as it takes, or not `size` many.
+    GuaranteeError
+        If epsilon or prob is out of its range, or the ledger has other neighbours.
+    BudgetError
+        If the ledger cannot cover the charge; nothing was drawn.
+    LedgerError
+        If the ledger was charged under this name before, or its file is damaged.
+
+    See Also
+    --------
+    noise_aware_interval : The posterior given the same release.
+    multiple_sanitization_interval : From several releases.
+
+    References
+    ----------
+    - Ferrando, C., Wang, S. and Sheldon, D. (2022), "Parametric bootstrap for differentially
+      private confidence intervals", International Conference on Artificial Intelligence and
+      Statistics (AISTATS).
+
     Examples
     --------
     >>> import pymc_privacy as pmp
@@ -158,6 +198,28 @@ def multiple_sanitization_interval(
         As for `noise_aware_interval`.
     releases : int
         M.
+
+    Raises
+    ------
+    ReleaseError
+        If the family is none, or the records are not such as it takes, or not `size` many.
+    GuaranteeError
+        If epsilon or prob is out of its range, or the ledger has other neighbours.
+    BudgetError
+        If the ledger cannot cover the charge; nothing was drawn.
+    LedgerError
+        If the ledger was charged under this name before, or its file is damaged.
+
+    See Also
+    --------
+    noise_aware_interval : The posterior given one release.
+    bootstrap_interval : A bootstrap from one release.
+
+    References
+    ----------
+    - Liu, F. (2022), "Model-based differentially private data synthesis and statistical inference
+      in multiply synthetic differentially private data", Transactions on Data Privacy 15;
+      arXiv:1606.08052.
 
     Examples
     --------

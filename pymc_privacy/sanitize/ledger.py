@@ -79,6 +79,22 @@ class Ledger:
     unique_names : bool
         Whether a name that was given to a release is refused when it was charged for before.
 
+    Raises
+    ------
+    LedgerError
+        By the constructor, if a new file has no budget or an existing one another, if the file is
+        damaged or cannot be used, or if the key is not the right one.
+    GuaranteeError
+        By the constructor, if the budget is no guarantee or states no neighbours; and by a charge
+        in another measure.
+    BudgetError
+        By a charge that is more than what is left.
+
+    See Also
+    --------
+    release : Charges a ledger before it draws noise.
+    compose : How an (epsilon, delta) budget is compared.
+
     Examples
     --------
     >>> import pathlib, tempfile

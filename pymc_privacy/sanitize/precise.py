@@ -129,6 +129,23 @@ def precise_quantiles(
     bounds, density_bound, samples, epsilon, mu, variant, collapse
         As for `pymc_privacy.precise`.
 
+    Raises
+    ------
+    GuaranteeError
+        If not one of epsilon and mu is given, there are fewer draws than `samples`, or an argument
+        is out of its range.
+
+    See Also
+    --------
+    precise : Intervals by this method, with a label.
+    joint_guarantee : What the noise really supports.
+    private_quantile : A quantile whose privacy is proven.
+
+    References
+    ----------
+    - Zhou, R. and Liu, F. (2025), "PRECISE: PRivacy-loss-Efficient and Consistent Inference based
+      on poSterior quantilEs", arXiv:2502.00192; "Liu et al." here.
+
     Examples
     --------
     >>> rng = np.random.default_rng(1)
@@ -187,6 +204,17 @@ def joint_guarantee(
         One of the two: 1 / the scale of the noise.
     total_variation : float
         The largest between posteriors of neighbours, > 0; 1 if nothing is known.
+
+    Raises
+    ------
+    GuaranteeError
+        If not one of epsilon and mu is given, `samples` is not >= 1, total_variation is not in (0,
+        1], or the result is no float.
+
+    See Also
+    --------
+    precise : The method that this is about.
+    compose : What several releases promise together.
 
     Examples
     --------

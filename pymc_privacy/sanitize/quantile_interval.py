@@ -30,6 +30,27 @@ def pp_interval(
     prob : float
     name : str
 
+    Raises
+    ------
+    ReleaseError
+        If draws are not finite numbers, one or more, or the bounds are not in order.
+    GuaranteeError
+        If epsilon or prob is out of its range.
+    BudgetError
+        If the ledger cannot cover the charge; nothing was drawn.
+    LedgerError
+        If the ledger was charged under this name before, or its file is damaged.
+
+    See Also
+    --------
+    pp_quantile : One end of it.
+    noise_aware_interval : An interval of more use.
+
+    References
+    ----------
+    - Zhou, R. and Liu, F. (2025), "PRECISE: PRivacy-loss-Efficient and Consistent Inference based
+      on poSterior quantilEs", arXiv:2502.00192; "Liu et al." here.
+
     Examples
     --------
     >>> import numpy as np

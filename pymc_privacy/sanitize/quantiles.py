@@ -191,6 +191,30 @@ def pp_quantile(
     PrivateQuantile
         A float with a guarantee, a statement and a card.
 
+    Raises
+    ------
+    ReleaseError
+        If draws are not finite numbers, one or more, or the bounds are not in order.
+    GuaranteeError
+        If quantile is not in (0, 1), or epsilon not > 0 and finite.
+    BudgetError
+        If the ledger cannot cover the charge; nothing was drawn.
+    LedgerError
+        If the ledger was charged under this name before, or its file is damaged.
+
+    See Also
+    --------
+    private_quantile : A quantile of the records.
+    pp_interval : An interval of two of them.
+    noise_aware_interval : An interval of more use.
+
+    References
+    ----------
+    - Zhou, R. and Liu, F. (2025), "PRECISE: PRivacy-loss-Efficient and Consistent Inference based
+      on poSterior quantilEs", arXiv:2502.00192; "Liu et al." here.
+    - McSherry, F. and Talwar, K. (2007), "Mechanism design via differential privacy", IEEE
+      Symposium on Foundations of Computer Science (FOCS).
+
     Examples
     --------
     >>> import numpy as np
@@ -238,6 +262,30 @@ def private_quantile(
     -------
     PrivateQuantile
         A float with a guarantee, a statement and a card.
+
+    Raises
+    ------
+    ReleaseError
+        If records are not finite numbers, one or more, or the bounds are not in order.
+    GuaranteeError
+        If quantile is not in (0, 1), epsilon not > 0 and finite, or neighbours are not stated.
+    BudgetError
+        If the ledger cannot cover the charge; nothing was drawn.
+    LedgerError
+        If the ledger was charged under this name before, or its file is damaged.
+
+    See Also
+    --------
+    pp_quantile : A quantile of posterior draws.
+    KNormGradient : A law for quantiles that a model can take.
+    release : Publish a total.
+
+    References
+    ----------
+    - Smith, A. (2011), "Privacy-preserving statistical estimation with optimal convergence rates",
+      ACM Symposium on Theory of Computing (STOC).
+    - McSherry, F. and Talwar, K. (2007), "Mechanism design via differential privacy", IEEE
+      Symposium on Foundations of Computer Science (FOCS).
 
     Examples
     --------

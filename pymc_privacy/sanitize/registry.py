@@ -47,6 +47,17 @@ def registry_entry(
     authors : sequence of str, optional
         Who fills in the entry; the curators by default.
 
+    Raises
+    ------
+    ReleaseError
+        If the release is none or only simulated, or a text or a list of names is not what it must
+        be.
+
+    See Also
+    --------
+    release_card : What this package writes about a release.
+    release : Makes the release.
+
     Examples
     --------
     >>> import pymc_privacy as pmp

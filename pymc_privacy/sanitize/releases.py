@@ -66,6 +66,22 @@ class Release:
     sampler : {"exact", "opendp", "simulated"}
         Where the noise came from.
 
+    Raises
+    ------
+    ReleaseError
+        By the constructor, if integers, size, date or sampler do not fit the plan.
+
+    See Also
+    --------
+    release : Makes one.
+    read_card : Reads one from a card.
+    Privatized.from_card : Puts one into a model.
+
+    References
+    ----------
+    - Canonne, C. L., Kamath, G. and Steinke, T. (2020), "The discrete Gaussian for differential
+      privacy", Advances in Neural Information Processing Systems 33.
+
     Examples
     --------
     >>> import pymc_privacy as pmp
@@ -245,6 +261,31 @@ def release(
     -------
     Release
 
+    Raises
+    ------
+    ReleaseError
+        If contributions are not finite numbers, or not `size` many, or bounds, sensitivity,
+        granularity or sampler are not what they must be.
+    GuaranteeError
+        If not one of epsilon, rho and (epsilon, delta) is given, neighbours are not stated, or the
+        ledger is in another measure.
+    BudgetError
+        If the ledger cannot cover the charge; nothing was drawn.
+    LedgerError
+        If the ledger was charged under this name before, or its file is damaged.
+
+    See Also
+    --------
+    simulate_release : Rehearse it with a seed.
+    Ledger : A budget on file, from which releases draw.
+    write_card : Publish what was released.
+    Privatized.from_card : Put it into a model.
+
+    References
+    ----------
+    - Canonne, C. L., Kamath, G. and Steinke, T. (2020), "The discrete Gaussian for differential
+      privacy", Advances in Neural Information Processing Systems 33.
+
     Examples
     --------
     >>> import numpy as np
@@ -307,6 +348,19 @@ def simulate_release(
         As for `release`.
     size, unit, name
         As for `release`.
+
+    Raises
+    ------
+    ReleaseError
+        As for `release`, and if `rng` is not a generator.
+    GuaranteeError
+        As for `release`.
+
+    See Also
+    --------
+    release : What may be published.
+    Privatized.from_card : Put the rehearsal into a model.
+    Study : Repeat it many times.
 
     Examples
     --------

@@ -86,6 +86,24 @@ class BirthDeath(Courier):
     model, rng, initial_point, compile_kwargs, blocked
         As for every step method of PyMC.
 
+    Raises
+    ------
+    RecordError
+        If the model has no `Records`, some of them or their size are left out, or they are not
+        exchangeable or seen by more than releases.
+    ReleaseError
+        If a release of the records is not observed.
+    CertificateError
+        If what was compiled disagrees with the model.
+    ArgumentError
+        If an option is not the number or the flag that it must be.
+
+    See Also
+    --------
+    Records : Records of an unknown number.
+    Interweave : The same for a known number.
+    sample : Chooses the step; takes ``birth_death={...}``.
+
     Notes
     -----
     Statistics: ``birth_death_size``, the sum of all sizes; ``birth_death_births``,
@@ -94,6 +112,13 @@ class BirthDeath(Courier):
     refused for want of room; ``birth_death_centred_accept``, ``birth_death_noncentred_accept``,
     ``birth_death_leap_accept`` and ``birth_death_noncentred_scale``, as for :class:`Interweave`;
     and those of the record sweep.
+
+    References
+    ----------
+    - Awan, J., Barrientos, A. F. and Ju, N. (2024), "Statistical inference for privatized data with
+      unknown sample size", arXiv:2406.06231.
+    - Ju, N., Awan, J., Gong, R. and Rao, V. (2022), "Data augmentation MCMC for Bayesian inference
+      from privatized data", Advances in Neural Information Processing Systems 35.
 
     Examples
     --------

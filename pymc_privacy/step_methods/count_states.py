@@ -73,6 +73,22 @@ class CountStates(Courier):
     model, rng, initial_point, compile_kwargs, blocked
         As for every step method of PyMC.
 
+    Raises
+    ------
+    RecordError
+        If `vars` are none of the model, or left out and its records cannot be known by counts.
+    ReleaseError
+        If a release of the records is not observed.
+    CertificateError
+        If what was compiled disagrees with the model.
+    ArgumentError
+        If an option is not the number or the flag that it must be.
+
+    See Also
+    --------
+    Interweave : The same for any records.
+    sample : Chooses the step; takes ``count_states={...}``.
+
     Notes
     -----
     All record variables of a database must be Bernoulli, Categorical, DiscreteUniform with

@@ -65,6 +65,25 @@ class Interweave(Courier):
     model, rng, initial_point, compile_kwargs, blocked
         As for every step method of PyMC.
 
+    Raises
+    ------
+    RecordError
+        If the model has no records, something mixes them, or records that depend on those given are
+        left out.
+    ReleaseError
+        If a release of the records is not observed.
+    CertificateError
+        If what was compiled disagrees with the model.
+    ArgumentError
+        If an option is not the number or the flag that it must be.
+
+    See Also
+    --------
+    RecordSweep : Moves the records alone.
+    CountStates : The same for many records with few values.
+    BirthDeath : The same for an unknown number of records.
+    sample : Chooses the step; takes ``interweave={...}``.
+
     Notes
     -----
     Statistics: ``interweave_centred_accept`` and ``interweave_noncentred_accept``, the fractions
@@ -72,6 +91,14 @@ class Interweave(Courier):
     likely to be, wherever they were; ``interweave_centred_scale`` and
     ``interweave_noncentred_scale``, their lengths, learnt during tuning and then kept; and those
     of the record sweep.
+
+    References
+    ----------
+    - Ju, N., Awan, J., Gong, R. and Rao, V. (2022), "Data augmentation MCMC for Bayesian inference
+      from privatized data", Advances in Neural Information Processing Systems 35.
+    - Yu, Y. and Meng, X.-L. (2011), "To center or not to center: that is not the question. An
+      ancillarity-sufficiency interweaving strategy (ASIS) for boosting MCMC efficiency", Journal of
+      Computational and Graphical Statistics 20(3), 531-570.
 
     Examples
     --------

@@ -65,6 +65,20 @@ class LatticeWalk(Courier):
     model, rng, initial_point, compile_kwargs, blocked
         As for every step method of PyMC.
 
+    Raises
+    ------
+    RecordError
+        If the model has no such counts, a variable is none, or something mixes them.
+    CertificateError
+        If what was compiled disagrees with the model.
+    ArgumentError
+        If an option is not the number or the flag that it must be.
+
+    See Also
+    --------
+    LinearMeasurements : What the counts are measured by.
+    pm.sample : Chooses the step; takes ``lattice_walk={...}``.
+
     Notes
     -----
     Statistics: ``lattice_walk_accept``, ``lattice_walk_pair_accept`` and

@@ -38,12 +38,35 @@ class RecordSweep(Courier):
     model, rng, initial_point, compile_kwargs, blocked
         As for every step method of PyMC.
 
+    Raises
+    ------
+    RecordError
+        If the model has no records, a variable is none, or something mixes records.
+    ReleaseError
+        If a release of the records is not observed.
+    CertificateError
+        If what was compiled disagrees with the model.
+    ArgumentError
+        If an option is not the number or the flag that it must be.
+
+    See Also
+    --------
+    Interweave : Moves records together with their parameters.
+    CountStates : Knows records by their counts.
+    sample : Chooses the step.
+    plot_acceptance : Draw the acceptance and its bound.
+
     Notes
     -----
     Statistics: ``record_sweep_accept``, the fraction of records that took their proposal,
     and ``record_sweep_accept_min``, the smallest acceptance probability of the sweep, which
     is at least exp(-epsilon) when all releases together are epsilon-DP for the replacement
     of one record (Ju et al., 2022, Proposition 3.1).
+
+    References
+    ----------
+    - Ju, N., Awan, J., Gong, R. and Rao, V. (2022), "Data augmentation MCMC for Bayesian inference
+      from privatized data", Advances in Neural Information Processing Systems 35.
 
     Examples
     --------

@@ -68,6 +68,18 @@ class Study:
     path : path_like
         Where results go: JSON lines. One file for each study.
 
+    Raises
+    ------
+    StudyError
+        By the constructor, if an argument is not what it must be or two settings are the same; and
+        by `run`, `rows` and `missing`, if the file is not one of this study, or is in use.
+
+    See Also
+    --------
+    simulate_release : Simulate a release in the function.
+    sample : Fit a model in the function.
+    audit : Put the privacy of a mechanism to the test.
+
     Examples
     --------
     >>> import pathlib, tempfile

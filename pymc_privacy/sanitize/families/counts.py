@@ -31,6 +31,17 @@ class Proportion(SummarisedFamily):
     prior : (float, float)
         Of the Beta law.
 
+    Raises
+    ------
+    ReleaseError
+        By the constructor, if the prior is not two finite numbers > 0.
+
+    See Also
+    --------
+    Rate : Counts instead of zeros and ones.
+    noise_aware_interval : An interval from a noisy total.
+    centre_scale_interval : An interval from a noisy mean and deviation.
+
     Examples
     --------
     >>> import pymc_privacy as pmp
@@ -137,6 +148,18 @@ class Rate(SummarisedFamily):
         The largest count that is told apart.
     prior : (float, float)
         Shape and rate of the Gamma law; (1, 0) is flat.
+
+    Raises
+    ------
+    ReleaseError
+        By the constructor, if upper is not an integer >= 1, or the prior not a shape > 0 and a rate
+        >= 0.
+
+    See Also
+    --------
+    Proportion : Zeros and ones instead of counts.
+    noise_aware_interval : An interval from a noisy total.
+    centre_scale_interval : An interval from a noisy mean and deviation.
 
     Examples
     --------

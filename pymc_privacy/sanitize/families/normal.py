@@ -106,6 +106,17 @@ class NormalMean(_Normal):
     bounds : (float, float)
         Wide enough that hardly a record is clipped.
 
+    Raises
+    ------
+    ReleaseError
+        By the constructor, if the bounds are not a pair of finite numbers in order.
+
+    See Also
+    --------
+    NormalVariance : The variance of such records.
+    noise_aware_interval : An interval from a noisy total.
+    centre_scale_interval : An interval from a noisy mean and deviation.
+
     Examples
     --------
     >>> import numpy as np
@@ -164,6 +175,17 @@ class NormalVariance(_Normal):
     ----------
     bounds : (float, float)
         Wide enough that hardly a record is clipped.
+
+    Raises
+    ------
+    ReleaseError
+        By the constructor, if the bounds are not a pair of finite numbers in order.
+
+    See Also
+    --------
+    NormalMean : The mean of such records.
+    noise_aware_interval : An interval from a noisy total.
+    centre_scale_interval : An interval from a noisy mean and deviation.
 
     Examples
     --------

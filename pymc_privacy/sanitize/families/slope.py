@@ -31,6 +31,16 @@ class Slope(Family):
     bounds : (float, float)
         Of the slope.
 
+    Raises
+    ------
+    ReleaseError
+        By the constructor, if bounds are not pairs of finite numbers in order.
+
+    See Also
+    --------
+    NormalMean : A mean instead of a slope.
+    noise_aware_interval : An interval from a noisy total.
+
     Examples
     --------
     >>> import numpy as np
