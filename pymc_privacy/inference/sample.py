@@ -66,7 +66,8 @@ def sample(
     model : pm.Model, optional
         The model on the context stack by default.
     keep_records : bool, default False
-        Store the imputed records too: chains × draws × records numbers for each.
+        Store the imputed records too: chains × draws × records numbers for each. They are stored
+        anyway where the model has no other variable.
     **kwargs
         Passed on to `pm.sample`. ``step=``, ``initvals=`` and ``var_names=`` take precedence
         over the defaults above. Where ``step=`` is left out, a dictionary under the name of a step
@@ -142,8 +143,10 @@ def sample(
     refuse_single_precision()
     check_data(model)
     names = {rv.name for rv in records}
-    if kwargs.get("var_names") is None and not keep_records:
-        kwargs["var_names"] = [rv.name for rv in model.unobserved_RVs if rv not in records]
+    others = [rv.name for rv in model.unobserved_RVs if rv not in records]
+    # Without any other variable there would be nothing to store.
+    if kwargs.get("var_names") is None and not keep_records and others:
+        kwargs["var_names"] = others
     stored = names & {*(kwargs.get("var_names") or names)}
     _check_log_likelihood(kwargs, names - stored)
     kwargs |= _with_starts(model, kwargs)

@@ -295,7 +295,7 @@ def test_stopping_returns_the_draws_so_far_or_says_that_there_are_none(after, mo
     steps, whole = iter(range(1000)), pmp.Interweave.step
 
     def step(self, point):
-        if next(steps) == after:
+        if next(steps) == after + 1:  # one iteration was made to compile, and forgotten
             raise KeyboardInterrupt
         return whole(self, point)
 
@@ -319,3 +319,13 @@ def test_stopping_returns_the_draws_so_far_or_says_that_there_are_none(after, mo
                 run()
         else:
             assert run().posterior.sizes["draw"] == after - 10
+
+
+def test_records_are_stored_where_there_is_nothing_else():
+    with pm.Model():
+        x = pm.Bernoulli("x", 0.3, shape=5)
+        pmp.Privatized("s", x, pmp.Laplace(scale=1.0), observed=2.0)
+        result = pmp.sample(
+            20, tune=5, chains=1, random_seed=1, progressbar=False, compute_convergence_checks=False
+        )
+    assert result["posterior"]["x"].shape == (1, 20, 5)
