@@ -12,19 +12,23 @@ from collections.abc import Sequence
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
+    Apply,
+    CAReduce,
     Constant,
     Elemwise,
     Model,
     TensorVariable,
     Variable,
     ancestors,
-    clone_replace,
     config,
+    toposort,
     variadic_add,
 )
 from pymc_privacy.model.kept import KeptPerModel
 
 Densities = dict[TensorVariable, TensorVariable]
+
+_SINGLE = ("float16", "float32")
 
 _kept: dict[bool, KeptPerModel[Densities]] = {True: KeptPerModel(), False: KeptPerModel()}
 
@@ -80,12 +84,27 @@ def in_double(graphs: Sequence[TensorVariable], written: Sequence[Variable]) -> 
         return list(graphs)
     own = {_signature(v) for v in ancestors(written) if _is_single(v)}
     wide: dict[Variable, Variable] = {}
-    for variable in ancestors(graphs):
-        if _is_single(variable) and _signature(variable) not in own:
-            values = [pt.constant(value.data, dtype="float64") for value in variable.owner.inputs]
-            wide[variable] = variable.owner.op(*values)
-    # With their type changes that of everything computed from them.
-    return clone_replace(list(graphs), wide, rebuild_strict=False) if wide else list(graphs)
+    for node in toposort(graphs):
+        first = node.outputs[0]
+        if _is_single(first) and _signature(first) not in own:
+            values = [pt.constant(value.data, dtype="float64") for value in node.inputs]
+            wide[first] = node.op(*values)
+        elif any(value in wide for value in node.inputs):
+            rebuilt = _rebuilt(node, [wide.get(value, value) for value in node.inputs])
+            wide.update(zip(node.outputs, rebuilt, strict=True))
+    return [wide.get(graph, graph) for graph in graphs]
+
+
+def _rebuilt(node: Apply, inputs: list[Variable]) -> list[Variable]:
+    """Apply an operation to inputs of other types, from which follows that of its outputs."""
+    if not (isinstance(node.op, CAReduce) and node.outputs[0].type.dtype in _SINGLE):
+        return node.clone_with_new_inputs(inputs, strict=False).outputs
+    # The sum over the last axis of a number, which PyMC asks for where there is no axis, is taken
+    # out by PyTensor as long as the type of the number is that of the sum.
+    if inputs[0].type.ndim == 0:
+        return inputs
+    # A sum has a type of its own.
+    return [node.op.clone(dtype=None, acc_dtype=None)(*inputs)]
 
 
 def _is_single(variable: Variable) -> bool:
@@ -94,7 +113,7 @@ def _is_single(variable: Variable) -> bool:
     return (
         node is not None
         and isinstance(node.op, Elemwise)
-        and variable.type.dtype in ("float16", "float32")
+        and variable.type.dtype in _SINGLE
         and all(isinstance(value, Constant) for value in node.inputs)
     )
 

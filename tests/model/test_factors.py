@@ -103,3 +103,22 @@ def test_what_a_user_wrote_stays_as_it_is():
     kept, wide = pytensor.function([x], [kept, wide])(1.0)
     assert kept == np.sqrt(np.float32(2.0))
     np.testing.assert_allclose(wide, kept + np.log(3.0), rtol=1e-15)
+
+
+def test_sums_of_constants_are_in_double_precision_too():
+    x = pt.dscalar()
+    logs = pt.log(np.array([2.0, 3.0], dtype="float32"))
+    [total] = in_double([x + logs.sum()], [])
+    assert total.eval({x: 0.0}) == np.log(2.0) + np.log(3.0)
+
+
+def test_a_sum_over_no_axis_at_all_stays_a_number():
+    # The density of a CAR whose precision is a number has such a sum.
+    with pm.Model() as model:
+        a = pm.CAR("a", np.zeros(3), W=np.ones((3, 3)) - np.eye(3), alpha=0.5, tau=2.0)
+    [density] = log_densities(model, [a])
+    point = np.array([0.3, -1.0, 0.5])
+    precision = 2.0 * (np.diag(np.full(3, 2.0)) - 0.5 * (np.ones((3, 3)) - np.eye(3)))
+    value = pytensor.function(model.value_vars, density)
+    difference = value(point) - value(np.zeros(3))
+    np.testing.assert_allclose(difference, -0.5 * point @ precision @ point, rtol=1e-14)
