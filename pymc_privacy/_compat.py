@@ -59,7 +59,7 @@ from pymc.util import get_value_vars_from_user_vars as _get_value_vars_from_user
 from pytensor import In, Out, config, function
 from pytensor import scalar as ps
 from pytensor.compile.builders import OpFromGraph
-from pytensor.compile.mode import Mode
+from pytensor.compile.mode import NUMBA, Mode
 from pytensor.compile.rewriting import inline_ofg_node
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import (
@@ -82,16 +82,20 @@ from pytensor.link.numba.dispatch.basic import (
     register_funcify_and_cache_key,
 )
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
+from pytensor.link.numba.linker import NumbaLinker
 from pytensor.scalar.basic import (
     Cast,
     Composite,
+    ScalarConstant,
     ScalarOp,
+    ScalarType,
     get_scalar_type,
 )
 from pytensor.tensor.basic import (
     Alloc,
     ARange,
     Join,
+    ScalarFromTensor,
     Split,
     get_underlying_scalar_constant_value,
 )
@@ -127,8 +131,9 @@ from pytensor.tensor.random.basic import (
     TriangularRV,
     UniformRV,
 )
-from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.random.op import RandomVariable, RandomVariableWithCoreShape
 from pytensor.tensor.random.type import RandomGeneratorType, random_generator_type
+from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.sort import ArgSortOp, SortOp
 from pytensor.tensor.subtensor import (
@@ -137,7 +142,7 @@ from pytensor.tensor.subtensor import (
     Subtensor,
     indices_from_subtensor,
 )
-from pytensor.tensor.variable import TensorVariable
+from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_privacy.arguments import check_step_options, instance, refusal, text
 from pymc_privacy.errors import ArgumentError, PrivacyError, RecordError
@@ -172,6 +177,7 @@ def law_parameters(variable: TensorVariable) -> tuple[Variable, ...]:
 __all__ = [
     "CACHED_SRC_FUNCTIONS",
     "INTERPRETED",
+    "NUMBA",
     "NUTS",
     "STEP_METHODS",
     "ARange",
@@ -206,6 +212,7 @@ __all__ = [
     "ExponentialRV",
     "FlatRV",
     "FunctionGraph",
+    "FusedElemwise",
     "GammaRV",
     "GeometricRV",
     "GumbelRV",
@@ -222,6 +229,7 @@ __all__ = [
     "LogNormalRV",
     "LogisticRV",
     "MixtureRV",
+    "Mode",
     "MoyalRV",
     "MvNormalRV",
     "NegBinomialRV",
@@ -229,6 +237,7 @@ __all__ = [
     "NotConstantValueError",
     "NotScalarConstantError",
     "NullTypeGradError",
+    "NumbaLinker",
     "Op",
     "OpFromGraph",
     "Out",
@@ -236,9 +245,13 @@ __all__ = [
     "PoissonRV",
     "RandomGeneratorType",
     "RandomVariable",
+    "RandomVariableWithCoreShape",
     "Reshape",
     "SamplerWarning",
+    "ScalarConstant",
+    "ScalarFromTensor",
     "ScalarOp",
+    "ScalarType",
     "Shape",
     "Shape_i",
     "SharedVariable",
@@ -251,6 +264,7 @@ __all__ = [
     "StudentTRV",
     "Subtensor",
     "SymbolicRandomVariable",
+    "TensorConstant",
     "TensorVariable",
     "TriangularRV",
     "TruncatedNormalRV",

@@ -40,9 +40,12 @@ class CompiledCall:
 def shared_values(function: Any, given: int) -> tuple[np.ndarray, ...]:
     """Return what a compiled graph reads besides the arguments it is given.
 
-    Data and the lengths of dimensions are inputs too, behind those that are given.
+    Data, the lengths of dimensions and numbers are inputs too, behind those that are given.
     """
-    return tuple(container.storage[0] for container in function.input_storage[given:])
+    containers = [container.storage for container in function.input_storage]
+    # What is interpreted has its numbers in its graph.
+    inputs = getattr(function.vm, "inputs", containers)
+    return tuple(storage[0] for storage in inputs[given:])
 
 
 def _single_entry(jitted: Any) -> Any:

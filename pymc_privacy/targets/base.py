@@ -26,6 +26,7 @@ from pymc_privacy.algorithms.machine_code.binding import Remember
 from pymc_privacy.algorithms.machine_code.caching import fingerprint
 from pymc_privacy.functions.calls import shared_values
 from pymc_privacy.functions.generators import with_generator
+from pymc_privacy.functions.numbers import BY_STRUCTURE
 from pymc_privacy.model.points import Point
 
 MOST_FOLLOWED = 60
@@ -116,7 +117,7 @@ def compile_program(
     point: Point,
     drawing: Collection[str] = (),
     alone: Collection[str] = (),
-    mode: Any = "NUMBA",
+    mode: Any = BY_STRUCTURE,
 ) -> ParameterProgram:
     """Compile graphs of value variables into functions (q, *held, *arguments).
 

@@ -256,6 +256,7 @@ class _Memory:
         self._failure = np.zeros(1, dtype=np.int64)
         self._failed = {name: np.empty_like((first or {}).get(name, q)) for name in self._names}
         self._wrappers: dict[str, Any] = {}
+        # Of data that can be set anew; numbers stay what they are.
         self._containers = [
             container
             for name in self._names

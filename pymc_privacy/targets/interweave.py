@@ -23,6 +23,7 @@ from pymc_privacy.densities.parameters import (
     weight_of_base,
 )
 from pymc_privacy.densities.summed_out import summed_out
+from pymc_privacy.functions.numbers import BY_STRUCTURE
 from pymc_privacy.mechanisms import AdditiveMechanism, PostProcessed
 from pymc_privacy.model.database import Database
 from pymc_privacy.model.start import start_of
@@ -47,7 +48,7 @@ def compile_parameters(
     *,
     detail: Detail = Detail.STATISTICS,
     carry: bool = True,
-    mode: Any = "NUMBA",
+    mode: Any = BY_STRUCTURE,
 ) -> ParameterProgram:
     """Compile the densities of some parameters of a model, given as value variables.
 

@@ -25,6 +25,7 @@ from pymc_privacy._compat import (
 from pymc_privacy.densities.conditional_draws import conditional_draws
 from pymc_privacy.functions.calls import CompiledCall
 from pymc_privacy.functions.generators import given_others, in_value_coordinates, with_generator
+from pymc_privacy.functions.numbers import BY_STRUCTURE
 from pymc_privacy.model.columns import float_columns
 from pymc_privacy.model.database import Database
 from pymc_privacy.model.factors import by_row, log_densities
@@ -189,7 +190,7 @@ def _compile(
         [Out(o, borrow=True) for o in outputs],
         on_unused_input="ignore",
         accept_inplace=True,
-        **(compile_kwargs or {}),
+        **({"mode": BY_STRUCTURE} | (compile_kwargs or {})),
     )
     # Inputs come from PyMC's own points, which are of the right type already.
     function.trust_input = True

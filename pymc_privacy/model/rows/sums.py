@@ -30,6 +30,7 @@ from pymc_privacy._compat import (
     ps,
     register_funcify_and_cache_key,
 )
+from pymc_privacy.functions.numbers import numbers_taken_out
 from pymc_privacy.model.rows.expressions import NotByRows, RowExpressions
 
 
@@ -56,6 +57,12 @@ class RowSums(Op):
     def infer_shape(self, fgraph: Any, node: Apply, shapes: Sequence[Any]) -> list[Any]:
         """Return the number of expressions."""
         return [(pt.constant(len(self._scalars[1])),)]
+
+    def with_numbers_as_inputs(self, inputs: list[Variable]) -> tuple[RowSums, list[Variable]]:
+        """Return the same sums with numbers of the expressions as constants behind the others."""
+        scalars, expressions, numbers = numbers_taken_out(self.composite.fgraph)
+        op = RowSums(scalars, expressions, self.width)
+        return op, [*inputs, *(pt.constant(number, dtype="float64") for number in numbers)]
 
     def perform(
         self, node: Apply, inputs: Sequence[np.ndarray], output_storage: Sequence[list[Any]]
