@@ -149,6 +149,8 @@ from pymc_privacy.errors import ArgumentError, PrivacyError, RecordError
 
 # For graphs that are evaluated a few times.
 INTERPRETED = Mode(linker="py", optimizer="fast_compile")
+# For graphs that are evaluated so rarely that to simplify them takes longer.
+AS_WRITTEN = Mode(linker="py", optimizer="minimum_compile")
 
 
 def interpret(
@@ -175,6 +177,7 @@ def law_parameters(variable: TensorVariable) -> tuple[Variable, ...]:
 
 
 __all__ = [
+    "AS_WRITTEN",
     "CACHED_SRC_FUNCTIONS",
     "INTERPRETED",
     "NUMBA",

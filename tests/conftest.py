@@ -1,9 +1,13 @@
 """What holds around every test."""
 
 import numpy as np
+import pytensor
 import pytest
 
 from pymc_privacy.certificate.base import Comparison
+
+# Where each node of a graph was written takes a sixth of the time of all graphs here.
+pytensor.config.traceback__limit = 0
 
 
 @pytest.fixture(autouse=True)

@@ -55,7 +55,7 @@ class StructureLinker(NumbaLinker):
         order = kwargs.pop("order")
         structure = _without_numbers(fgraph, order)
         self._data = structure.data
-        given = {"order": structure.nodes, "storage_map": {}, "input_storage": None}
+        given: dict[str, Any] = {"order": structure.nodes, "storage_map": {}, "input_storage": None}
         graph = FunctionGraph(structure.inputs, structure.outputs, clone=False)
         return super().fgraph_convert(graph, **kwargs | given)
 

@@ -17,6 +17,7 @@ from pymc_privacy._compat import (
     Variable,
     ancestors,
     assign_step_methods,
+    config,
     log_warnings,
     modelcontext,
     run_convergence_checks,
@@ -149,10 +150,12 @@ def sample(
         kwargs["var_names"] = others
     stored = names & {*(kwargs.get("var_names") or names)}
     _check_log_likelihood(kwargs, names - stored)
-    kwargs |= _with_starts(model, kwargs)
     parts: list[Any] = []
-    if kwargs.get("step") is None and records:
-        kwargs |= _default_steps(model, kwargs, parts)
+    # Nobody asks where the nodes of our graphs were written, which takes long to find out.
+    with config.change_flags(traceback__limit=0):
+        kwargs |= _with_starts(model, kwargs)
+        if kwargs.get("step") is None and records:
+            kwargs |= _default_steps(model, kwargs, parts)
     checks, quiet = kwargs.get("compute_convergence_checks", True), kwargs.get("quiet", False)
     if not kwargs.get("return_inferencedata", True):
         with stopped_in_a_sentence():

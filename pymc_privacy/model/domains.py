@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from pymc_privacy._compat import (
-    INTERPRETED,
+    AS_WRITTEN,
     CheckParameterValue,
     Model,
     TensorVariable,
@@ -42,7 +42,7 @@ def may_leave_domain(model: Model, records: Sequence[TensorVariable]) -> bool:
     conditions = _conditions(model, records)
     if not conditions:
         return False
-    holds = compile_graph(model.value_vars, conditions, on_unused_input="ignore", mode=INTERPRETED)
+    holds = compile_graph(model.value_vars, conditions, on_unused_input="ignore", mode=AS_WRITTEN)
     above = set(ancestors(conditions))
     variables = [rv for rv in model.free_RVs if model.rvs_to_values[rv] in above]
     centre = start_of(model)

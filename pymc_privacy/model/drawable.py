@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pymc_privacy._compat import INTERPRETED, Model, TensorVariable, compile_graph
+from pymc_privacy._compat import AS_WRITTEN, Model, TensorVariable, compile_graph
 from pymc_privacy.functions.generators import given_others, in_value_coordinates, with_generator
 from pymc_privacy.model.start import start_of
 
@@ -39,9 +39,7 @@ def drawing(model: Model, variables: Sequence[TensorVariable]) -> Draw:
     """Return a function of a seed that draws a point; other variables stay where PyMC starts."""
     fresh = [in_value_coordinates(model, rv) for rv in variables]
     rng, fresh = with_generator(given_others(model, fresh, variables))
-    draw = compile_graph(
-        [rng, *model.value_vars], fresh, on_unused_input="ignore", mode=INTERPRETED
-    )
+    draw = compile_graph([rng, *model.value_vars], fresh, on_unused_input="ignore", mode=AS_WRITTEN)
     start = start_of(model)
     names = [model.rvs_to_values[rv].name for rv in variables]
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_privacy._compat import (
-    INTERPRETED,
+    AS_WRITTEN,
     Constant,
     Model,
     SharedVariable,
@@ -109,7 +109,7 @@ def refuse_contributions_that_are_not_numbers(
         model.value_vars,
         model.replace_rvs_by_values(list(contributions.values())),
         on_unused_input="ignore",
-        mode=INTERPRETED,
+        mode=AS_WRITTEN,
     )
     with np.errstate(all="ignore"):
         values = function(*start.values())
@@ -176,7 +176,7 @@ def _evaluated(
     graphs = replaced | logps
     try:
         function = compile_graph(
-            model.value_vars, list(graphs.values()), on_unused_input="ignore", mode=INTERPRETED
+            model.value_vars, list(graphs.values()), on_unused_input="ignore", mode=AS_WRITTEN
         )
         with np.errstate(all="ignore"):
             found = [function(*point.values()) for point in points_near_the_start(model)]

@@ -15,7 +15,7 @@ from itertools import islice, product
 import numpy as np
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import INTERPRETED, Model, TensorVariable, ancestors, compile_graph
+from pymc_privacy._compat import AS_WRITTEN, Model, TensorVariable, ancestors, compile_graph
 from pymc_privacy.errors import RecordError
 from pymc_privacy.model.alignment import Aligned, Mixed, State, Unknown, alignment
 from pymc_privacy.model.factors import log_densities
@@ -174,7 +174,7 @@ class Probe:
             self._model.value_vars,
             list(self._terms.values()),
             on_unused_input="ignore",
-            mode=INTERPRETED,
+            mode=AS_WRITTEN,
         )
         draw = conditional_sampler(self._model, self._candidates)
         points = [self._start, *islice(prior_points(self._model, seed=1), _POINTS)]
@@ -333,9 +333,7 @@ def _length(model: Model, contributions: TensorVariable, axis: int, start: Point
     length = contributions.type.shape[axis]
     if length is None:
         [graph] = model.replace_rvs_by_values([contributions.shape[axis]])
-        function = compile_graph(
-            model.value_vars, graph, on_unused_input="ignore", mode=INTERPRETED
-        )
+        function = compile_graph(model.value_vars, graph, on_unused_input="ignore", mode=AS_WRITTEN)
         length = int(function(*start.values()))
     return length
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from pymc_privacy._compat import INTERPRETED, Model, TensorVariable, compile_graph
+from pymc_privacy._compat import AS_WRITTEN, Model, TensorVariable, compile_graph
 from pymc_privacy.errors import RecordError
 from pymc_privacy.functions.generators import given_others, in_value_coordinates, with_generator
 from pymc_privacy.model.sized_records import sizes_of
@@ -50,9 +50,7 @@ def conditional_sampler(model: Model, variables: Sequence[TensorVariable]) -> Sa
     """Compile a function of a generator and a point that draws variables given all others."""
     fresh = [in_value_coordinates(model, rv) for rv in variables]
     rng, fresh = with_generator(given_others(model, fresh, variables), write_out=False)
-    draw = compile_graph(
-        [rng, *model.value_vars], fresh, on_unused_input="ignore", mode=INTERPRETED
-    )
+    draw = compile_graph([rng, *model.value_vars], fresh, on_unused_input="ignore", mode=AS_WRITTEN)
 
     def sample(generator: np.random.Generator, point: Point) -> list[np.ndarray]:
         try:

@@ -454,9 +454,14 @@ class Recipe:
     more: object
 
     @property
-    def name(self):
+    def parts(self):
+        """The names of all parts."""
         parts = (self.source.__name__, self.law, self.contributions, self.mechanism)
-        return ", ".join((*parts, self.more.__name__))
+        return (*parts, self.more.__name__)
+
+    @property
+    def name(self):
+        return ", ".join(self.parts)
 
     def build(self):
         """Write the model."""
