@@ -31,6 +31,8 @@ from pymc_privacy.algorithms import noise as noises
 from pymc_privacy.algorithms.adaptation.ridge import bend
 from pymc_privacy.algorithms.interweave import (
     SHORT_STEP,
+    Info,
+    State,
     acceptance,
     are_numbers,
     bind_moves,
@@ -48,7 +50,18 @@ from pymc_privacy.algorithms.proposals.leaps import bind_guided
 JUMP_ACCEPT = 0.4
 
 
-class Info(NamedTuple):
+class Settings(NamedTuple):
+    """What tuning has learnt of the moves of parameters and sizes, and what bounds the sizes."""
+
+    centred: Any
+    noncentred: Any
+    ridge: Any
+    bounds: Any
+    """The least and the largest value of each size."""
+    reference: Any
+
+
+class JumpInfo(NamedTuple):
     """What happened in a few jumps."""
 
     births: int
@@ -78,7 +91,7 @@ def jump(
     first: int,
     capacity: int,
     finite: np.ndarray | None = None,
-) -> tuple[int, Info]:
+) -> tuple[int, JumpInfo]:
     """Propose to let many records be born or die at once, several times.
 
     Parameters
@@ -105,7 +118,7 @@ def jump(
 
     Returns
     -------
-    size, Info
+    size, JumpInfo
     """
     if finite is None:
         finite = np.ones(contributions.shape[1], dtype=np.bool_)
@@ -123,7 +136,7 @@ def jump(
         capacity,
         finite,
     )
-    return size, Info(births, deaths, (births + deaths) / max(len(jumps), 1), hits)
+    return size, JumpInfo(births, deaths, (births + deaths) / max(len(jumps), 1), hits)
 
 
 @compiled
@@ -184,7 +197,7 @@ def single(
     first: int,
     capacity: int,
     finite: np.ndarray | None = None,
-) -> tuple[int, int, Info]:
+) -> tuple[int, int, JumpInfo]:
     """Propose one birth or one death, as Algorithm 1 of Awan et al. does.
 
     The arguments are those of `jump`; ``contributions`` has one fresh record at the end, and
@@ -192,16 +205,16 @@ def single(
 
     Returns
     -------
-    size, gone, Info
+    size, gone, JumpInfo
         ``gone`` is the record that died, whose place the last one takes, or -1.
     """
     least = _least(size, log_size, first)
     birth = size <= least or rng.random() < 0.5
     new = size + 1 if birth else size - 1
     if new > capacity:
-        return size, -1, Info(0, 0, 0.0, 1)
+        return size, -1, JumpInfo(0, 0, 0.0, 1)
     if birth and finite is not None and not finite[size]:
-        return size, -1, Info(0, 0, 0.0, 0)
+        return size, -1, JumpInfo(0, 0, 0.0, 0)
     gone = -1 if birth else int(rng.integers(size))
     total = contributions[:, :size].sum(axis=1)
     moved = total + contributions[:, size] if birth else total - contributions[:, gone]
@@ -209,8 +222,8 @@ def single(
     log_ratio = log_of_way_back(size, new, least) + log_size[new - first] + log_noise(noise, moved)
     log_ratio -= number_or_never(log_size[size - first] + log_noise(noise, total))
     if not log_ratio + rng.standard_exponential() >= 0:
-        return size, -1, Info(0, 0, 0.0, 0)
-    return new, gone, Info(int(birth), int(not birth), 1.0, 0)
+        return size, -1, JumpInfo(0, 0, 0.0, 0)
+    return new, gone, JumpInfo(int(birth), int(not birth), 1.0, 0)
 
 
 def _least(size: int, log_size: np.ndarray, first: int) -> int:
@@ -247,7 +260,7 @@ def _compile_density(laws: tuple[Law | JointLaw, ...]) -> Callable[..., float]:
 
 
 # Names of functions that a model provides; see `bind`.
-def centred_move(rng, q, factor, scale, steps, arguments):
+def centred_move(rng, q, move, arguments):
     """Stand for a move of the parameters given the records that exist."""
     raise NotImplementedError
 
@@ -257,7 +270,7 @@ def guided_move(rng, q, frame, scale, steps, leaps, arguments):
     raise NotImplementedError
 
 
-def frame_given_base(references, lengths, precision, weights, scores, mean, spread, arguments):
+def frame_given_base(reference, arguments):
     """Stand for a bound `local_frame`, in the same coordinates."""
     raise NotImplementedError
 
@@ -304,57 +317,62 @@ def along(q, ridge, *arguments):
     return bent(there, *arguments)
 
 
-def sized_moves(rng, q, held, records, bounds, data, centred, wide, local):
+def sized_moves(rng, state, held, settings, data):
     """Move parameters and sizes with the records, then the parameters given them.
 
-    As `algorithms.proposals.leaps.guided_moves`, but for the order: ``records`` end with
-    fresh ones, which are draws given the parameters at the start only. ``bounds`` are the least
-    and the largest value of each size; ``wide`` ends with the ridge.
+    As `algorithms.proposals.leaps.guided_moves`, but for the order: the records end with
+    fresh ones, which are draws given the parameters at the start only.
     """
-    u = base(rng, q, *(held + records + data[2]))
-    factor, scale, steps, ridge = wide
+    start, records = state
+    u = base(rng, start, *(held + records + data.base))
+    (factor, scale, steps), ridge = settings.noncentred, settings.ridge
     # The density given u is that of these records only if u stands for them.
-    if not came_back(records, forward(q, *(held + u + data[4]))):
+    if not came_back(records, forward(start, *(held + u + data.forward))):
         steps = 0
-    straight = q.copy()
+    straight = start.copy()
     bend(straight, ridge, -1.0)
     frame, leaps = single_frame(straight, factor), False
-    if local[0].size > 0 and steps > 0:
-        frame, leaps = frame_given_base(*local[:7], (ridge,) + held + u + data[5]), local[7]
-    given = (ridge,) + held + u + bounds + data[3]
-    end, t, there, leapt = guided_move(rng, straight, frame, scale, steps, leaps, given)
-    moved = q
+    if settings.reference.points.size > 0 and steps > 0:
+        frame = frame_given_base(settings.reference, (ridge,) + held + u + data.released)
+        leaps = settings.reference.leaps
+    given = (ridge,) + held + u + settings.bounds + data.noncentred
+    end, t, accept, leap_accept = guided_move(rng, straight, frame, scale, steps, leaps, given)
+    moved = start
     # There and back along the ridge, even what did not move would be rounded.
     if not (end == straight).all():
         moved = end.copy()
         bend(moved, ridge, 1.0)
-    q, records = settle(q, moved, held, records, u, data[4])
-    totals = statistics(q, *(held + records + data[0]))
-    q, here = centred_move(rng, q, *centred, held + records + totals + data[1])
-    return q, records, here, there, t, leapt
+    q, records = settle(start, moved, held, records, u, data.forward)
+    totals = statistics(q, *(held + records + data.statistics))
+    given_records = held + records + totals + data.centred
+    q, centred_accept = centred_move(rng, q, settings.centred, given_records)
+    return State(q, records), Info(centred_accept, accept, leap_accept, t)
 
 
-def sized_refreshes(rng, q, held, records, bounds, data, centred, wide, local):
+def sized_refreshes(rng, state, held, settings, data):
     """Draw records afresh with parameters and sizes, then move the parameters given them.
 
     As `sized_moves`, for records without a form x = T(theta, u); no fresh ones are needed.
     """
-    factor, scale, steps, _ = wide
-    there = 0.0
+    q, records = state
+    factor, scale, steps = settings.noncentred
+    accept = 0.0
     now = 0.0
     if steps:
-        now = number_or_never(others(q, *(held + records + bounds + data[2]))[0].item())
+        given = held + records + settings.bounds + data.others
+        now = number_or_never(others(q, *given)[0].item())
     for step in range(steps):
         length = scale * SHORT_STEP if step % 4 == 3 else scale
         proposal = q + length * lower_times(factor, rng.standard_normal(q.size))
-        fresh = refresh(rng, proposal, *(held + bounds + data[3]))
+        fresh = refresh(rng, proposal, *(held + settings.bounds + data.refresh))
         then = fresh[0].item()
-        there += acceptance(then - now)
+        accept += acceptance(then - now)
         if then + rng.standard_exponential() >= now and are_numbers(fresh[1:]):
             q, now, records = proposal, then, fresh[1:]
-    totals = statistics(q, *(held + records + data[0]))
-    q, here = centred_move(rng, q, *centred, held + records + totals + data[1])
-    return q, records, here, there / max(steps, 1), q, 0.0
+    totals = statistics(q, *(held + records + data.statistics))
+    given_records = held + records + totals + data.centred
+    q, centred_accept = centred_move(rng, q, settings.centred, given_records)
+    return State(q, records), Info(centred_accept, accept / max(steps, 1), 0.0, q)
 
 
 def compile_moves(

@@ -40,6 +40,7 @@ import numpy as np
 
 from pymc_privacy.algorithms.interweave import (
     SHORT_STEP,
+    Move,
     acceptance,
     lower_times,
     number_or_never,
@@ -72,6 +73,29 @@ class Info(NamedTuple):
     """By how much the parameters moved with the counts."""
 
 
+class Block(NamedTuple):
+    """Which fraction of the records is drawn afresh at once, and how often."""
+
+    fraction: float
+    blocks: int
+
+
+class Settings(NamedTuple):
+    """What tuning has learnt of all moves."""
+
+    centred: Move
+    noncentred: Move
+    block: Block
+
+
+class Data(NamedTuple):
+    """What each function of a model reads besides its arguments."""
+
+    centred: tuple
+    law: tuple
+    noise: tuple
+
+
 class Cells(NamedTuple):
     """What never changes: contributions (cells, d) and the first cell of each database."""
 
@@ -80,7 +104,7 @@ class Cells(NamedTuple):
 
 
 # Names of functions that a model provides; see `bind`.
-def centred_move(rng, q, factor, scale, steps, arguments):
+def centred_move(rng, q, move, arguments):
     """Stand for a bound `trajectory` or `walk` given the counts."""
     raise NotImplementedError
 
@@ -183,12 +207,13 @@ def arrange(rng, counts):
     return order
 
 
-def counted_walk(rng, q, counts, cells, factor, scale, steps, given, noise):
+def counted_walk(rng, q, counts, cells, move, given, noise):
     """Take random-walk steps that carry the counts along.
 
     Returns the parameters, the counts, the mean acceptance and the probabilities of the cells.
     """
     contributions, starts = cells
+    factor, scale, steps = move
     density, here = law(q, *given)
     now = density.item() + log_noise(totals_of(counts, contributions), *noise)[0].item()
     now = number_or_never(now)
@@ -208,35 +233,35 @@ def counted_walk(rng, q, counts, cells, factor, scale, steps, given, noise):
     return q, counts, accept / max(steps, 1), here
 
 
-def redrawn_blocks(rng, counts, cells, probabilities, fraction, blocks, noise):
+def redrawn_blocks(rng, counts, cells, probabilities, block, noise):
     """Offer blocks of fresh records; return the counts and the mean acceptance."""
     contributions, starts = cells
     now = number_or_never(log_noise(totals_of(counts, contributions), *noise)[0].item())
     accept = 0.0
-    for block in range(blocks):
-        share = fraction * SMALL_BLOCK if block % 4 == 3 else fraction
+    for number in range(block.blocks):
+        share = block.fraction * SMALL_BLOCK if number % 4 == 3 else block.fraction
         moved = redraw(rng, counts, probabilities, starts, share)
         then = log_noise(totals_of(moved, contributions), *noise)[0].item()
         accept += acceptance(then - now)
         if then + rng.standard_exponential() >= now:
             counts, now = moved, then
-    return counts, accept / max(blocks, 1)
+    return counts, accept / max(block.blocks, 1)
 
 
-def step(rng, state, cells, held, data, centred, wide, block):
+def step(rng, state, cells, held, settings, data):
     """Move the parameters given the counts, then with them, then blocks of records.
 
-    ``data`` holds what each function of the model (the centred density, the law, the noise)
-    reads besides; ``centred`` and ``wide`` are the factor, scale and number of steps of the
-    two moves, ``block`` the fraction of records in a block and the number of blocks.
+    ``held`` are values that stay as they are.
     """
     start, counts = state
-    q, here = centred_move(rng, start, *centred, held + (counts,) + data[0])
-    moved, counts, there, probabilities = counted_walk(
-        rng, q, counts, cells, *wide, held + data[1], data[2]
+    q, centred_accept = centred_move(rng, start, settings.centred, held + (counts,) + data.centred)
+    moved, counts, accept, probabilities = counted_walk(
+        rng, q, counts, cells, settings.noncentred, held + data.law, data.noise
     )
-    counts, kept = redrawn_blocks(rng, counts, cells, probabilities, *block, data[2])
-    return State(moved, counts), Info(here, there, kept, moved - q)
+    counts, block_accept = redrawn_blocks(
+        rng, counts, cells, probabilities, settings.block, data.noise
+    )
+    return State(moved, counts), Info(centred_accept, accept, block_accept, moved - q)
 
 
 def compile_step(

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import literal_unroll
@@ -42,18 +42,72 @@ LONGEST_TRAJECTORY = 12
 CLOSE, CLOSE_WHOLE = 1e-3, 1e-9
 
 
+class State(NamedTuple):
+    """The parameters, as one vector, and the records."""
+
+    q: Any
+    records: Any
+
+
+class Move(NamedTuple):
+    """How a move of the parameters is made: in which shape, how far, and how often."""
+
+    factor: Any
+    scale: Any
+    steps: Any
+
+
+class Settings(NamedTuple):
+    """What tuning has learnt of all moves."""
+
+    centred: Any
+    noncentred: Any
+    reference: Any
+    """For moves that follow u: a `proposals.frames.Reference`."""
+
+
+class Info(NamedTuple):
+    """What happened in one iteration."""
+
+    centred_accept: Any
+    noncentred_accept: Any
+    leap_accept: Any
+    shift: Any
+    """By how much the parameters moved with the records; where moves follow u, their t."""
+
+
+class CarriedData(NamedTuple):
+    """What each function of a model reads besides its arguments, if records are carried along."""
+
+    statistics: Any
+    centred: Any
+    base: Any
+    noncentred: Any
+    forward: Any
+    released: Any
+
+
+class RefreshedData(NamedTuple):
+    """What each function of a model reads besides its arguments, if records are drawn afresh."""
+
+    statistics: Any
+    centred: Any
+    others: Any
+    refresh: Any
+
+
 # Names of functions that a model provides; see `bind`.
 def log_density(q, *arguments):
     """Stand for a jitted log density that returns a tuple: value (0-d) and maybe gradient."""
     raise NotImplementedError
 
 
-def centred_move(rng, q, factor, scale, steps, arguments):
+def centred_move(rng, q, move, arguments):
     """Stand for a bound `walk` or `trajectory` given the records."""
     raise NotImplementedError
 
 
-def noncentred_move(rng, q, factor, scale, steps, arguments):
+def noncentred_move(rng, q, move, arguments):
     """Stand for a bound `walk` given the base variates."""
     raise NotImplementedError
 
@@ -158,11 +212,12 @@ def number_or_never(log_density):
     return -math.inf if math.isnan(log_density) else log_density
 
 
-def walk(rng, q, factor, scale, steps, arguments):
+def walk(rng, q, move, arguments):
     """Take random-walk steps; return the parameters and the mean acceptance.
 
     Every fourth step is short, so that the walk also moves where its length does not fit.
     """
+    factor, scale, steps = move
     now = number_or_never(log_density(q, *arguments)[0].item())
     accept = 0.0
     for step in range(steps):
@@ -176,12 +231,13 @@ def walk(rng, q, factor, scale, steps, arguments):
     return q, accept / max(steps, 1)
 
 
-def trajectory(rng, q, factor, scale, steps, arguments):
+def trajectory(rng, q, move, arguments):
     """Run Hamiltonian trajectories; return the parameters and the mean acceptance.
 
-    Leapfrogs of length ``scale`` run in coordinates where the factor is the identity. Their
+    Leapfrogs as long as the scale run in coordinates where the factor is the identity. Their
     number is drawn beforehand, so that each trajectory can be run backwards.
     """
+    factor, scale, steps = move
     value, gradient = log_density(q, *arguments)
     now, slope = number_or_never(value.item()), times_lower(gradient, factor)
     accept = 0.0
@@ -218,48 +274,47 @@ def settled(q, moved, held, records, u, data):
     return moved, carried
 
 
-def interwoven_moves(rng, q, held, records, data, centred, wide, local):
+def interwoven_moves(rng, state, held, settings, data):
     """Move the parameters given the records, then with them.
 
-    ``data`` holds, for each function of the model, what it reads besides; ``centred`` and
-    ``wide`` are the factor, scale and number of steps of the two moves; ``local`` is for moves
-    that follow u. Returns the parameters, the records, the mean acceptances of the two moves, by
-    how much the second moved the parameters, and the mean acceptance of leaps, of which there
-    are none.
+    ``held`` are values that stay as they are; ``data`` is a `CarriedData`. There are no leaps.
     """
-    totals = statistics(q, *(held + records + data[0]))
-    q, here = centred_move(rng, q, *centred, held + records + totals + data[1])
-    u = base(rng, q, *(held + records + data[2]))
-    factor, scale, steps = wide
+    records, move = state.records, settings.noncentred
+    totals = statistics(state.q, *(held + records + data.statistics))
+    given = held + records + totals + data.centred
+    q, centred_accept = centred_move(rng, state.q, settings.centred, given)
+    u = base(rng, q, *(held + records + data.base))
     # The density given u is that of these records only if u stands for them.
-    if not came_back(records, forward(q, *(held + u + data[4]))):
-        steps = 0
-    moved, there = noncentred_move(rng, q, factor, scale, steps, held + u + data[3])
-    moved, records = settle(q, moved, held, records, u, data[4])
-    return moved, records, here, there, moved - q, 0.0
+    if not came_back(records, forward(q, *(held + u + data.forward))):
+        move = Move(move.factor, move.scale, 0)
+    moved, noncentred_accept = noncentred_move(rng, q, move, held + u + data.noncentred)
+    moved, records = settle(q, moved, held, records, u, data.forward)
+    return State(moved, records), Info(centred_accept, noncentred_accept, 0.0, moved - q)
 
 
-def refreshed_moves(rng, q, held, records, data, centred, wide, local):
+def refreshed_moves(rng, state, held, settings, data):
     """Move the parameters given the records, then draw records afresh with them.
 
-    As `interwoven_moves`, for records without a form x = T(theta, u).
+    As `interwoven_moves`, for records without a form x = T(theta, u); ``data`` is a
+    `RefreshedData`.
     """
-    totals = statistics(q, *(held + records + data[0]))
-    q, here = centred_move(rng, q, *centred, held + records + totals + data[1])
-    start, there = q, 0.0
-    factor, scale, steps = wide
+    records, (factor, scale, steps) = state.records, settings.noncentred
+    totals = statistics(state.q, *(held + records + data.statistics))
+    given = held + records + totals + data.centred
+    start, centred_accept = centred_move(rng, state.q, settings.centred, given)
+    q, accept = start, 0.0
     now = 0.0
     if steps:
-        now = number_or_never(others(q, *(held + records + data[2]))[0].item())
+        now = number_or_never(others(q, *(held + records + data.others))[0].item())
     for step in range(steps):
         length = scale * SHORT_STEP if step % 4 == 3 else scale
         proposal = q + length * lower_times(factor, rng.standard_normal(q.size))
-        fresh = refresh(rng, proposal, *(held + data[3]))
+        fresh = refresh(rng, proposal, *(held + data.refresh))
         then = fresh[0].item()
-        there += acceptance(then - now)
+        accept += acceptance(then - now)
         if then + rng.standard_exponential() >= now and are_numbers(fresh[1:]):
             q, now, records = proposal, then, fresh[1:]
-    return q, records, here, there / max(steps, 1), q - start, 0.0
+    return State(q, records), Info(centred_accept, accept / max(steps, 1), 0.0, q - start)
 
 
 def compile_moves(
@@ -285,6 +340,11 @@ def compile_moves(
     if "noncentred" in functions:
         template, names["settle"] = interwoven_moves, bind_settled(functions, remember)
     return bind(template, names, label=template.__name__, remember=remember)
+
+
+def data_of(by_name: Mapping[str, Any]) -> CarriedData | RefreshedData:
+    """Return what the functions of a model read, under their names."""
+    return (CarriedData if "noncentred" in by_name else RefreshedData)(**by_name)
 
 
 def bind_moves(

@@ -84,6 +84,9 @@ def _contiguous(argument: Any) -> Any:
     """Lay arrays out as machine code expects them, which does not look at strides."""
     if type(argument) is np.ndarray:
         return argument if argument.flags.c_contiguous else np.ascontiguousarray(argument)
-    if isinstance(argument, tuple):
-        return tuple([_contiguous(part) for part in argument])
-    return argument
+    if not isinstance(argument, tuple):
+        return argument
+    parts = [_contiguous(part) for part in argument]
+    if all(a is b for a, b in zip(argument, parts, strict=True)):
+        return argument
+    return argument._make(parts) if hasattr(argument, "_make") else tuple(parts)

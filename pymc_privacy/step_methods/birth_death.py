@@ -13,9 +13,17 @@ from pymc_privacy._compat import (
     StepMethodState,
     dataclass_state,
 )
+from pymc_privacy.algorithms import birth_death
 from pymc_privacy.algorithms.adaptation import guidance, trail, tuning
 from pymc_privacy.algorithms.birth_death import JUMP_ACCEPT
-from pymc_privacy.algorithms.interweave import TRAJECTORY_ACCEPT, WALK_ACCEPT
+from pymc_privacy.algorithms.interweave import (
+    TRAJECTORY_ACCEPT,
+    WALK_ACCEPT,
+    Info,
+    Move,
+    State,
+    data_of,
+)
 from pymc_privacy.certificate.base import Comparison, certified
 from pymc_privacy.certificate.certifier import LEVELS, Certifier, a_step_away, after_tuning
 from pymc_privacy.certificate.counts import compare_sized
@@ -209,8 +217,9 @@ class BirthDeath(Courier):
         for resizing in self._resizings:
             resizing.certify(certifier)
         self._moves: Any = None
-        self._local = Latest(trail.local)
-        self._weights = self._program.weights if self._program.follows else np.empty(0)
+        self._reference = Latest(trail.reference)
+        follows, precision = self._program.follows, self._program.noise_precision
+        self._noise_precision = precision if follows else np.empty(0)
         self._parameters = self._program.size - len(databases)
         default = effort.default_centred_steps(self._program) if self._parameters else 0
         self._centred_steps = default if centred_steps is None else centred_steps
@@ -248,7 +257,7 @@ class BirthDeath(Courier):
         numbers = [resizing.number(point) for resizing in self._resizings]
         if self.tune:
             self.largest = tuple(map(max, self.largest, numbers))
-        records, t, here, there, leapt = self._move_parameters(point, numbers)
+        records, moves = self._move_parameters(point, numbers)
         scale = math.exp(self.jump_log_scale)
         jumps = 0 if self._settles() else self._jumps
         infos = [
@@ -263,14 +272,14 @@ class BirthDeath(Courier):
             "birth_death_jump_accept": accept,
             "birth_death_jump_scale": scale,
             "birth_death_capacity_hits": sum(info.jumped.hits for info in infos),
-            "birth_death_centred_accept": here,
-            "birth_death_noncentred_accept": there,
-            "birth_death_leap_accept": leapt,
+            "birth_death_centred_accept": moves.centred_accept,
+            "birth_death_noncentred_accept": moves.noncentred_accept,
+            "birth_death_leap_accept": moves.leap_accept,
             "birth_death_noncentred_scale": self.trail.walk.scale,
         }
         statistics["warning"] = self._warn(statistics["birth_death_capacity_hits"])
         if self.tune:
-            self._learn(point, t, accept, here, there, leapt)
+            self._learn(point, accept, moves)
         swept = [info.swept for info in infos if info.swept is not None]
         return statistics | sweep_statistics(swept)
 
@@ -304,8 +313,11 @@ class BirthDeath(Courier):
         self._warned = True
         return no_room(self._resizings)
 
-    def _move_parameters(self, point: Point, numbers: list[int]):
-        """Move parameters and sizes in a point; return the records that then exist."""
+    def _move_parameters(self, point: Point, numbers: list[int]) -> tuple[list, Info]:
+        """Move parameters and sizes in a point; return the records that then exist.
+
+        And what happened, without a shift where nothing moved with the records.
+        """
         program = self._program
         held = tuple(point[name] for name in program.held)
         # No logarithm has a size of zero: then only the parameters move.
@@ -334,22 +346,20 @@ class BirthDeath(Courier):
             self._moves = DirectCall(jitted_sized_moves(program))
         walk = self.trail.walk
         if self._settles():
-            walk, local = trail.held(self.trail), guidance.unguided()
+            walk, reference = trail.held(self.trail), guidance.unguided()
         else:
             leap = guidance.tries(self.trail.guide, walk, self.tune_steps)
-            local = self._local(self.trail, self._weights, leap)
+            reference = self._reference(self.trail, self._noise_precision, leap)
         centred = tuning.padded(self.centred.factor, program.size)
-        q, arrays, here, there, t, leapt = self._moves(
-            self.rng,
-            q,
-            held,
-            arrays,
+        settings = birth_death.Settings(
+            Move(centred, self.centred.scale, self._centred_steps),
+            Move(walk.factor, walk.scale, wide_steps),
+            tuple(self.trail.ridge),
             bounds,
-            program.data(),
-            (centred, self.centred.scale, self._centred_steps),
-            (walk.factor, walk.scale, wide_steps, tuple(self.trail.ridge)),
-            local,
+            reference,
         )
+        data = data_of(program.data())
+        (q, arrays), info = self._moves(self.rng, State(q, arrays), held, settings, data)
         moved = program.unflatten(q)
         point |= {name: moved[name] for name in program.parameters if name in point}
         found, first = [], 0
@@ -360,42 +370,37 @@ class BirthDeath(Courier):
             found.append([array[:number] for array in arrays[first:last]])
             first = last
         self._q = q
-        here = here if self._centred_steps else math.nan
-        return found, t if wide_steps else None, here, there, leapt
+        if not self._centred_steps:
+            info = info._replace(centred_accept=math.nan)
+        return found, info if wide_steps else info._replace(shift=None)
 
-    def _learn(
-        self,
-        point: Point,
-        t: np.ndarray | None,
-        accept: float,
-        here: float,
-        there: float,
-        leapt: float,
-    ) -> None:
+    def _learn(self, point: Point, jump_accept: float, moves: Info) -> None:
         """Adapt all moves to what has just happened."""
         iteration = self.trail.walk.iteration
         if not self._settles():
-            self.jump_log_scale += 2 * (1 + iteration) ** -0.6 * (accept - JUMP_ACCEPT)
+            self.jump_log_scale += 2 * (1 + iteration) ** -0.6 * (jump_accept - JUMP_ACCEPT)
         most = max(resizing.capacity for resizing in self._resizings)
         self.jump_log_scale = min(max(self.jump_log_scale, math.log(0.5)), math.log(most))
         gradients, bends = self._program.gradients, self._program.interweaves
         target = TRAJECTORY_ACCEPT if "centred" in gradients else WALK_ACCEPT
         if self._centred_steps:
-            self.centred = tuning.rescale(self.centred, here, target)
+            self.centred = tuning.rescale(self.centred, moves.centred_accept, target)
         numbers = [resizing.number(point) for resizing in self._resizings]
         q = None
         if all(numbers) and not self._settles():
             logs = [log_nu(self.rng, number) for number in numbers]
             q = np.concatenate([self._q[: self._parameters], logs])
-        walk = tuning.rescale(self.trail.walk, there, WALK_ACCEPT)
+        walk = tuning.rescale(self.trail.walk, moves.noncentred_accept, WALK_ACCEPT)
         if not bends:
             walk = tuning.bounded(walk, *effort.REFRESH_SCALES)
         if tuning.at_milestone(walk, self.tune_steps) and walk.iteration <= self.tune_steps // 2:
             self.largest = tuple(numbers)
         if walk.iteration > self.tune_steps // 2:
-            self.wide_accept = max(self.wide_accept, there, leapt)
+            self.wide_accept = max(self.wide_accept, moves.noncentred_accept, moves.leap_accept)
         learnt = self.trail._replace(walk=walk)
-        self.trail = trail.learn(learnt, q, t, leapt, self.tune_steps, bends=bends)
+        self.trail = trail.learn(
+            learnt, q, moves.shift, moves.leap_accept, self.tune_steps, bends=bends
+        )
         if self._counts_leaps and self._program.follows:
             planned = self._planned_wide_steps
             self.wide_steps = guidance.number_of_steps(self.trail.guide, planned)

@@ -16,7 +16,7 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.algorithms import count_states
 from pymc_privacy.algorithms.adaptation import tuning
-from pymc_privacy.algorithms.interweave import TRAJECTORY_ACCEPT, WALK_ACCEPT
+from pymc_privacy.algorithms.interweave import TRAJECTORY_ACCEPT, WALK_ACCEPT, Move
 from pymc_privacy.certificate.base import Comparison, disagreements
 from pymc_privacy.certificate.certifier import Certifier, a_step_away, after_tuning
 from pymc_privacy.certificate.counts import compare_counts
@@ -243,14 +243,12 @@ class CountStates(Courier):
         if self._step is None:
             self._step = StepByAddress(self._program, self._cells)
             self._arrange = DirectCall(count_states.arrange)
-        return self._step(
-            self.rng,
-            state,
-            held,
-            (self.centred.factor, self.centred.scale, self._centred_steps),
-            (self.noncentred.factor, self.noncentred.scale, self._noncentred_steps),
-            (self.block.scale, self._number_of_blocks()),
+        settings = count_states.Settings(
+            Move(self.centred.factor, self.centred.scale, self._centred_steps),
+            Move(self.noncentred.factor, self.noncentred.scale, self._noncentred_steps),
+            count_states.Block(self.block.scale, self._number_of_blocks()),
         )
+        return self._step(self.rng, state, held, settings)
 
     def _number_of_blocks(self) -> int:
         """Return how many blocks to offer; a function of what was learnt during tuning."""

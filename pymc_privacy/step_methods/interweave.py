@@ -14,7 +14,14 @@ from pymc_privacy._compat import (
     dataclass_state,
 )
 from pymc_privacy.algorithms.adaptation import guidance, tuning
-from pymc_privacy.algorithms.interweave import TRAJECTORY_ACCEPT, WALK_ACCEPT
+from pymc_privacy.algorithms.interweave import (
+    TRAJECTORY_ACCEPT,
+    WALK_ACCEPT,
+    Info,
+    Move,
+    Settings,
+    State,
+)
 from pymc_privacy.certificate.base import Comparison
 from pymc_privacy.certificate.certifier import Certifier, a_step_away, after_tuning
 from pymc_privacy.errors import RecordError
@@ -162,7 +169,7 @@ class Interweave(Courier):
             self.databases,
         )
         self._moves: Any = None
-        self._local = Latest(guidance.local)
+        self._reference = Latest(guidance.reference)
         default = effort.default_centred_steps(self._program)
         self._centred_steps = default if centred_steps is None else centred_steps
         default = effort.default_wide_steps(self._program)
@@ -207,7 +214,7 @@ class Interweave(Courier):
         program = self._program
         held = tuple(point[name] for name in program.held)
         records = tuple(point[name] for name in program.records)
-        here = there = leapt = math.nan
+        info = Info(math.nan, math.nan, math.nan, None)
         if program.size:
             q = program.flatten(point)
             if self.tune and tuning.at_milestone(self.centred, self.tune_steps):
@@ -217,16 +224,18 @@ class Interweave(Courier):
                     q,
                     has_gradient="centred" in program.gradients,
                 )
-            q, records, here, there, shift, leapt = self._call_moves(q, held, records)
-            point |= program.unflatten(q)
-            point |= dict(zip(program.records, records, strict=True))
+            if self._moves is None:
+                self._moves = MovesByAddress(program)
+            state, info = self._moves(self.rng, State(q, records), held, self._settings())
+            point |= program.unflatten(state.q)
+            point |= dict(zip(program.records, state.records, strict=True))
             if self.tune:
-                self._learn(q, shift, here, there, leapt)
+                self._learn(state.q, info)
         infos = [sweep.step(self.rng, point) for sweep in self._sweeps]
         statistics = {
-            "interweave_centred_accept": here,
-            "interweave_noncentred_accept": there,
-            "interweave_leap_accept": leapt,
+            "interweave_centred_accept": info.centred_accept,
+            "interweave_noncentred_accept": info.noncentred_accept,
+            "interweave_leap_accept": info.leap_accept,
             "interweave_centred_scale": self.centred.scale,
             "interweave_noncentred_scale": self.noncentred.scale,
         }
@@ -239,43 +248,38 @@ class Interweave(Courier):
         there = a_step_away(program, point, self.centred.factor, self.centred.scale)
         return self._certifier.compare_swept(after_tuning(point, there), compiled, program)
 
-    def _call_moves(self, q, held, records):
-        if self._moves is None:
-            self._moves = MovesByAddress(self._program)
+    def _settings(self) -> Settings:
         leap = guidance.tries(self.guide, self.noncentred, self.tune_steps)
-        return self._moves(
-            self.rng,
-            q,
-            held,
-            records,
-            (self.centred.factor, self.centred.scale, self._centred_steps),
-            (self.noncentred.factor, self.noncentred.scale, self.wide_steps),
-            self._local(self.noncentred, self.guide, self._program.weights, leap),
+        noise_precision = self._program.noise_precision
+        return Settings(
+            Move(self.centred.factor, self.centred.scale, self._centred_steps),
+            Move(self.noncentred.factor, self.noncentred.scale, self.wide_steps),
+            self._reference(self.noncentred, self.guide, noise_precision, leap),
         )
 
-    def _learn(
-        self, q: np.ndarray, shift: np.ndarray, here: float, there: float, leapt: float
-    ) -> None:
+    def _learn(self, q: np.ndarray, info: Info) -> None:
         """Adapt all moves to what has just happened."""
         gradients, refreshes = self._program.gradients, not self._program.interweaves
         target = TRAJECTORY_ACCEPT if "centred" in gradients else WALK_ACCEPT
-        self.centred = tuning.rescale(self.centred, here, target)
+        self.centred = tuning.rescale(self.centred, info.centred_accept, target)
         # Given u, the parameters have another covariance than in the posterior: one that
         # follows u, or that of their shifts. Drawn afresh, they have the posterior's.
         follows = self._program.follows
-        wide = tuning.observe(self.noncentred, q if refreshes or follows else shift)
+        wide = tuning.observe(self.noncentred, q if refreshes or follows else info.shift)
         target = TRAJECTORY_ACCEPT if "noncentred" in gradients else WALK_ACCEPT
-        wide = tuning.rescale(wide, there, target)
+        wide = tuning.rescale(wide, info.noncentred_accept, target)
         if refreshes:
             wide = tuning.bounded(wide, *effort.REFRESH_SCALES)
         if follows:
-            wide, self.guide = guidance.learn(wide, self.guide, shift, leapt, self.tune_steps)
+            wide, self.guide = guidance.learn(
+                wide, self.guide, info.shift, info.leap_accept, self.tune_steps
+            )
             if self._counts_leaps:
                 self.wide_steps = guidance.number_of_steps(self.guide, self._planned_wide_steps)
         else:
             wide = tuning.learn_factor_in_time(wide, self.tune_steps)
         if wide.iteration > self.tune_steps // 2:
-            self.wide_accept = max(self.wide_accept, there, leapt)
+            self.wide_accept = max(self.wide_accept, info.noncentred_accept, info.leap_accept)
         self.noncentred = wide
 
 

@@ -31,7 +31,7 @@ class Resized(NamedTuple):
 
     swept: record_sweep.Info | None
     """None where there was no record."""
-    jumped: birth_death.Info
+    jumped: birth_death.JumpInfo
 
 
 class Resizing:

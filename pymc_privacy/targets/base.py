@@ -48,7 +48,7 @@ class ParameterProgram:
     """The number of arguments of each function."""
     gradients: frozenset[str] = frozenset()
     """Which densities return their gradient too."""
-    weights: np.ndarray = field(default_factory=lambda: np.empty(0))
+    noise_precision: np.ndarray = field(default_factory=lambda: np.empty(0))
     """1 / scale² of the noise on each coordinate of ``released``."""
     has_statistics: bool = False
     """Whether the centred density does without the records themselves."""
@@ -71,13 +71,14 @@ class ParameterProgram:
 
         With very many parameters the slopes of the statistic would cost more than they gain.
         """
-        return len(self.weights) > 0 and self.size <= MOST_FOLLOWED
+        return len(self.noise_precision) > 0 and self.size <= MOST_FOLLOWED
 
-    def data(self) -> tuple[tuple[np.ndarray, ...], ...]:
+    def data(self) -> dict[str, tuple[np.ndarray, ...]]:
         """Return what each function reads besides its arguments: data that can be set anew."""
-        return tuple(
-            shared_values(function, self.given[name]) for name, function in self.functions.items()
-        )
+        return {
+            name: shared_values(function, self.given[name])
+            for name, function in self.functions.items()
+        }
 
     def given_records(
         self, q: np.ndarray, held: tuple, records: tuple

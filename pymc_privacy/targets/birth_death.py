@@ -233,9 +233,9 @@ def compile_sized_parameters(
     sizing = Sizing(model, databases)
     given_records = density_given_records(model, sizing.databases, parameters, detail=detail)
     graphs = _graphs_given_records(sizing, parameters, given_records)
-    weights = np.empty(0)
+    noise_precision = np.empty(0)
     if carry and (carried := carry_records(model, list(sizing.number_of))):
-        more, weights = _graphs_given_base(model, sizing, parameters, carried, detail)
+        more, noise_precision = _graphs_given_base(model, sizing, parameters, carried, detail)
         graphs |= more
     else:
         graphs |= _graphs_of_fresh_records(model, sizing)
@@ -250,7 +250,7 @@ def compile_sized_parameters(
         drawing=("base", "refresh"),
     )
     reads = set(ancestors([given_records.density])) & set(sizing.arrays)
-    return replace(program, weights=weights, has_statistics=not reads)
+    return replace(program, noise_precision=noise_precision, has_statistics=not reads)
 
 
 def _graphs_given_records(
@@ -274,11 +274,11 @@ def _graphs_given_base(
     carried: CarriedRecords,
     detail: Detail,
 ) -> tuple[dict[str, Graph], np.ndarray]:
-    """Return the functions of base variates, and the weights of the releases' misfit."""
+    """Return the functions of base variates, and the precision of the releases' noise."""
     records = sizing.databases
     statistics = statistics_given_base(model, records, parameters, carried, detail=detail)
     density = density_given_base(model, records, parameters, carried, statistics, detail=detail)
-    misfit, weights = misfit_of_releases(model, statistics)
+    misfit, noise_precision = misfit_of_releases(model, statistics)
     longer = {column: column.type(column.name) for column in carried.columns}
     owners = _owners(carried, sizing.number_of)
     shorter = {old: sizing.first_rows(new, owners[old]) for old, new in longer.items()}
@@ -293,7 +293,7 @@ def _graphs_given_base(
         "forward": Graph(sizing.written(carried.values, longer), columns),
         "released": Graph(sizing.written([misfit], shorter), columns),
     }
-    return graphs, weights
+    return graphs, noise_precision
 
 
 def _owners(carried: CarriedRecords, number_of: dict[TensorVariable, int]) -> dict[Any, int]:

@@ -84,7 +84,7 @@ class MovesByAddress:
         results = _results(self._program, q, held, records)
         lengths = dict.fromkeys(self._program.gradients, q.size)
         lengths |= dict.fromkeys(("forward", "refresh"), self._records.flat.size)
-        lengths["released"] = len(self._program.weights)
+        lengths["released"] = len(self._program.noise_precision)
         outs = {name: np.empty(size) for name, size in lengths.items()}
         [outs["statistics"]] = results["totals"]
         arrays = {"records": self._records.typed, **results}
@@ -95,23 +95,22 @@ class MovesByAddress:
     def __call__(
         self,
         rng: np.random.Generator,
-        q: np.ndarray,
+        state: interweave.State,
         held: tuple[np.ndarray, ...],
-        records: tuple[np.ndarray, ...],
-        centred: tuple,
-        wide: tuple,
-        local: Any,
-    ) -> tuple:
+        settings: interweave.Settings,
+    ) -> tuple[interweave.State, interweave.Info]:
         """Move the parameters, and the records with them; arguments are those of the templates."""
+        q, records = state
         if self._records is None or not self._records.fit(records):
             self._lay_out(q, held, records)
         memory, own = self._memory, self._records
         assert own is not None  # laid out above
         own.copy_in(records)
-        addresses = memory.addresses(held)
-        q, (flat,), *rest = self._moves(rng, q, (), (own.flat,), addresses, centred, wide, local)
+        data = interweave.data_of(memory.addresses(held))
+        state, info = self._moves(rng, interweave.State(q, (own.flat,)), (), settings, data)
         memory.raise_error(rng)
-        return q, records if flat is own.flat else own.unflatten(flat), *rest
+        [flat] = state.records
+        return state._replace(records=records if flat is own.flat else own.unflatten(flat)), info
 
 
 class StepByAddress:
@@ -147,9 +146,7 @@ class StepByAddress:
         rng: np.random.Generator,
         state: count_states.State,
         held: tuple[np.ndarray, ...],
-        centred: tuple,
-        wide: tuple,
-        block: tuple,
+        settings: count_states.Settings,
     ) -> tuple[count_states.State, count_states.Info]:
         """Move the parameters and the counts; arguments are those of the template."""
         if self._memory is None:
@@ -164,8 +161,8 @@ class StepByAddress:
             totals = state.counts @ self._cells.contributions
             self._memory.certify(held, {"centred": state.q, "law": state.q, "noise": totals})
         self._counts[...] = state.counts
-        addresses = self._memory.addresses(held)
-        found = self._step(rng, state, self._cells, (), addresses, centred, wide, block)
+        data = count_states.Data(**self._memory.addresses(held))
+        found = self._step(rng, state, self._cells, (), settings, data)
         self._memory.raise_error(rng)
         return found
 
@@ -264,9 +261,9 @@ class _Memory:
         ]
         self._data: list[np.ndarray] = []
         self._laid_out: list[tuple[np.ndarray, list[np.ndarray]]] = []
-        self._addresses: tuple[tuple[int], ...] = ()
+        self._addresses: dict[str, tuple[int]] = {}
 
-    def addresses(self, held: tuple[np.ndarray, ...]) -> tuple[tuple[int], ...]:
+    def addresses(self, held: tuple[np.ndarray, ...]) -> dict[str, tuple[int]]:
         """Return where the contexts of all functions begin; data may have been set anew."""
         for own, value in zip(self._arrays["held"], held, strict=True):
             own[...] = value
@@ -274,12 +271,13 @@ class _Memory:
         if not self._addresses or any(a is not b for a, b in zip(data, self._data, strict=True)):
             self._data = data
             self._laid_out = [self._lay_out(k, name) for k, name in enumerate(self._names, 1)]
-            self._addresses = tuple((context.ctypes.data,) for context, _ in self._laid_out)
+            contexts = [(context.ctypes.data,) for context, _ in self._laid_out]
+            self._addresses = dict(zip(self._names, contexts, strict=True))
         return self._addresses
 
     def forget(self) -> None:
         """Lay all data out anew at the next call."""
-        self._addresses = ()
+        self._addresses = {}
 
     def _lay_out(self, number: int, name: str) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return the context of a function, and data that it points to."""
@@ -303,7 +301,7 @@ class _Memory:
 
         ``first`` are their first arguments. Draws are left out.
         """
-        for name, (address,) in zip(self._names, self.addresses(held), strict=True):
+        for name, (address,) in self.addresses(held).items():
             if name in _DRAWS:
                 continue
             value, out = by_address.call(first[name], address)

@@ -85,14 +85,16 @@ def compile_parameters(
         "statistics": Graph([given_records.statistics], values),
         "centred": Graph([given_records.density, *gradient], [*values, given_records.totals]),
     }
-    weights = np.empty(0)
+    noise_precision = np.empty(0)
     if marginal is not None:
         draws = [conditional_draws(database) for database in databases]
         fresh = [draw for group in draws for draw in group or ()]
         graphs["others"] = Graph([marginal], values)
         graphs["refresh"] = Graph([marginal, *fresh])
     elif carry and (carried := carry_records(model, records)):
-        more, weights = _graphs_given_base(model, parameters, databases, carried, values, detail)
+        more, noise_precision = _graphs_given_base(
+            model, parameters, databases, carried, values, detail
+        )
         graphs |= more
     else:
         graphs["others"] = Graph([density_of_others(model, databases)], values)
@@ -109,7 +111,12 @@ def compile_parameters(
     )
     reads = set(ancestors([given_records.density])) & set(values)
     cheap = not reads and marginal is None
-    return replace(program, weights=weights, has_statistics=cheap, sums_out=marginal is not None)
+    return replace(
+        program,
+        noise_precision=noise_precision,
+        has_statistics=cheap,
+        sums_out=marginal is not None,
+    )
 
 
 def _graphs_given_base(
@@ -120,7 +127,7 @@ def _graphs_given_base(
     values: Sequence[Variable],
     detail: Detail,
 ) -> tuple[dict[str, Graph], np.ndarray]:
-    """Return the functions of base variates, and the weights of the releases' misfit."""
+    """Return the functions of base variates, and the precision of the releases' noise."""
     statistics = statistics_given_base(model, databases, parameters, carried, detail=detail)
     density = density_given_base(model, databases, parameters, carried, statistics, detail=detail)
     density += weight_of_base(parameters, carried, detail=detail)
@@ -128,14 +135,14 @@ def _graphs_given_base(
     size = sum(np.size(point[value.name]) for value in parameters)
     many = size > FEW_PARAMETERS and _is_smooth(list(carried.natural))
     gradient = gradient_of(density, parameters) if many else []
-    misfit, weights = misfit_of_releases(model, statistics)
+    misfit, noise_precision = misfit_of_releases(model, statistics)
     graphs = {
         "base": Graph(carried.base, values),
         "noncentred": Graph([density, *gradient], carried.columns),
         "forward": Graph(carried.values, carried.columns),
         "released": Graph([misfit], carried.columns),
     }
-    return graphs, weights
+    return graphs, noise_precision
 
 
 def misfit_of_releases(

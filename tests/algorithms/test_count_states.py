@@ -8,6 +8,8 @@ from numba import njit
 from scipy import integrate, stats
 
 from pymc_privacy.algorithms import count_states
+from pymc_privacy.algorithms.count_states import Block
+from pymc_privacy.algorithms.interweave import Move
 from pymc_privacy.algorithms.machine_code.binding import bind
 from tests.stochastic import Z_LIMIT, assert_mean, seed_of, z_of_mean
 
@@ -241,15 +243,15 @@ def invariance(rng, move, replicates=10_000):
 def walk_of(**functions):
     functions = {"law": law, "log_noise": noise} | functions
     bound = bind(count_states.counted_walk, functions, label="test")
-    factor = np.eye(1)
-    return lambda rng, q, counts, data: bound(rng, q, counts, CELLS, factor, 1.0, 4, (), data)[:2]
+    move = Move(np.eye(1), 1.0, 4)
+    return lambda rng, q, counts, data: bound(rng, q, counts, CELLS, move, (), data)[:2]
 
 
 def blocks_of(fraction):
     bound = bind(count_states.redrawn_blocks, {"log_noise": noise}, label="test")
 
     def move(rng, q, counts, data):
-        return q, bound(rng, counts, CELLS, law(q)[1], fraction, 4, data)[0]
+        return q, bound(rng, counts, CELLS, law(q)[1], Block(fraction, 4), data)[0]
 
     return move
 
@@ -277,11 +279,13 @@ def step_of(centred):
     compiled = count_states.compile_step(
         centred=centred, law=law, noise=noise, has_gradient=True, remember=None
     )
-    moves = (np.eye(1), 0.4, 2), (np.eye(1), 1.0, 4), (0.2, 4)
+    settings = count_states.Settings(
+        Move(np.eye(1), 0.4, 2), Move(np.eye(1), 1.0, 4), Block(0.2, 4)
+    )
 
     def move(rng, q, counts, data):
-        state = count_states.State(q, counts)
-        return compiled(rng, state, CELLS, (), ((), (), data), *moves)[0]
+        state, data = count_states.State(q, counts), count_states.Data((), (), data)
+        return compiled(rng, state, CELLS, (), settings, data)[0]
 
     return move
 
@@ -335,7 +339,7 @@ def test_blocks_leave_where_the_noise_is_no_number(rng):
     bound = bind(count_states.redrawn_blocks, {"log_noise": noise_below_nine}, label="test")
     counts, few = np.array([SIZE - 11, 11]), np.array([0.9, 0.1])
     for _ in range(100):
-        counts, _ = bound(rng, counts, CELLS, few, 0.5, 4, (np.array([3.0]),))
+        counts, _ = bound(rng, counts, CELLS, few, Block(0.5, 4), (np.array([3.0]),))
     assert counts.sum() == SIZE
     assert counts[1] <= 9
 

@@ -5,7 +5,8 @@ import pytest
 from numba import njit
 
 from pymc_privacy.algorithms import interweave
-from pymc_privacy.algorithms.adaptation import tuning
+from pymc_privacy.algorithms.adaptation import guidance, tuning
+from pymc_privacy.algorithms.interweave import Move
 from pymc_privacy.algorithms.machine_code.binding import bind
 from pymc_privacy.algorithms.proposals import leaps
 from tests.stochastic import Z_LIMIT, assert_mean, seed_of, z_of_mean
@@ -38,7 +39,7 @@ def after_moves(rng, template, density, factor, scale, replicates=8000):
     """Start at exact draws, move each a few times, and return where they are."""
     move = bind(template, {"log_density": density}, label="test")
     start = rng.multivariate_normal(MEAN + 0.5, COVARIANCE, size=replicates)
-    return np.array([move(rng, q, factor, scale, 4, (0.5,))[0] for q in start])
+    return np.array([move(rng, q, Move(factor, scale, 4), (0.5,))[0] for q in start])
 
 
 def largest_z(draws):
@@ -67,7 +68,7 @@ def test_another_law_is_noticed(template, rng):
 @pytest.mark.parametrize("template", [interweave.walk, interweave.trajectory])
 def test_no_steps_change_nothing(template, rng):
     move = bind(template, {"log_density": normal}, label="test")
-    q, accept = move(rng, MEAN, np.eye(2), 1.0, 0, (0.0,))
+    q, accept = move(rng, MEAN, Move(np.eye(2), 1.0, 0), (0.0,))
     np.testing.assert_array_equal(q, MEAN)
     assert accept == 0
 
@@ -82,7 +83,7 @@ def test_outside_the_support_is_never_entered(template, rng):
     move = bind(template, {"log_density": half_normal}, label="test")
     q = np.array([0.5])
     for _ in range(300):
-        q, _ = move(rng, q, np.eye(1), 1.5, 3, (0.0,))
+        q, _ = move(rng, q, Move(np.eye(1), 1.5, 3), (0.0,))
         assert q[0] > 0
 
 
@@ -93,7 +94,7 @@ def test_a_start_that_is_no_number_is_left(template, rng):
         return np.array(-0.5 * q[0] * q[0] if abs(q[0]) < 2 else np.nan), -q
 
     move = bind(template, {"log_density": within_two}, label="test")
-    q, _ = move(rng, np.array([2.5]), np.eye(1), 0.5, 100, (0.0,))
+    q, _ = move(rng, np.array([2.5]), Move(np.eye(1), 0.5, 100), (0.0,))
     assert abs(q[0]) < 2
 
 
@@ -171,10 +172,11 @@ def moves(request):
 def moved(moves, rng, how, wide_steps=50):
     """Return parameters and records after one iteration without moves given the records."""
     told = (np.array([how]),)
-    data = ((), (), told, told, told, ())
-    q, scale, none, square = np.array([2.0]), (np.eye(1), 0.5), np.empty(0), np.empty((0, 0))
-    local = (square, none, square, none, none, none, square, False)
-    q, (x,), *_ = moves(rng, q, (), (X,), data, (*scale, 0), (*scale, wide_steps), local)
+    data = interweave.CarriedData((), (), told, told, told, ())
+    move = Move(np.eye(1), 0.5, 0)
+    settings = interweave.Settings(move, move._replace(steps=wide_steps), guidance.unguided())
+    state = interweave.State(np.array([2.0]), (X,))
+    (q, (x,)), _ = moves(rng, state, (), settings, data)
     return q, x
 
 
@@ -214,8 +216,10 @@ def test_a_fresh_record_that_is_no_number_is_refused(rng):
         "refresh": fresh_without_number,
     }
     moves = interweave.compile_moves(graphs, gradients=())
-    given = (np.eye(1), 0.5)
-    q, (x,), *_ = moves(rng, np.ones(1), (), (X,), ((),) * 4, (*given, 0), (*given, 20), ())
+    move = Move(np.eye(1), 0.5, 0)
+    settings = interweave.Settings(move, move._replace(steps=20), guidance.unguided())
+    data = interweave.RefreshedData((), (), (), ())
+    (q, (x,)), _ = moves(rng, interweave.State(np.ones(1), (X,)), (), settings, data)
     assert q == 1
     np.testing.assert_array_equal(x, X)
 
@@ -247,7 +251,7 @@ def test_a_start_without_density_is_left(rng):
     """What is not a number at the start would otherwise refuse every proposal."""
     holed = njit(lambda q, shift: (np.array(np.nan if abs(q[0]) < 1e-9 else -0.5 * q[0] ** 2),))
     move = bind(interweave.walk, {"log_density": holed}, label="test")
-    assert move(rng, np.zeros(1), np.eye(1), 1.0, 1, (0.0,))[0] != 0
+    assert move(rng, np.zeros(1), Move(np.eye(1), 1.0, 1), (0.0,))[0] != 0
 
 
 def test_acceptance_is_a_probability():
@@ -314,6 +318,6 @@ def test_draws_of_the_walk_are_independent_enough(rng):
     q = np.array([8.0, 8.0])
     draws = []
     for _ in range(3000):
-        q, _ = move(rng, q, np.linalg.cholesky(COVARIANCE), 0.9, 2, (0.0,))
+        q, _ = move(rng, q, Move(np.linalg.cholesky(COVARIANCE), 0.9, 2), (0.0,))
         draws.append(q)
     assert_mean(np.array(draws)[None, 20:, 0], MEAN[0])

@@ -8,7 +8,7 @@ from scipy import stats
 from pymc_privacy.algorithms.adaptation import guidance, tuning
 from pymc_privacy.algorithms.machine_code.binding import bind
 from pymc_privacy.algorithms.proposals import leaps
-from pymc_privacy.algorithms.proposals.frames import place, single_frame
+from pymc_privacy.algorithms.proposals.frames import Reference, place, single_frame
 from tests.algorithms.test_interweave import COVARIANCE, MEAN, largest_z, normal
 from tests.stochastic import Z_LIMIT, seed_of, z_of_mean
 
@@ -115,7 +115,8 @@ def chain(rng, follow, rounds=30_000):
     q, draws = none, []
     for _ in range(rounds):
         reference = q if follow else none
-        found = frame(reference[None], 0.01 * one, eye, 3 * one, none, none, eye, (0.0,))
+        given = Reference(reference[None], 0.01 * one, eye, 3 * one, none, none, eye, False)
+        found = frame(given, (0.0,))
         q = move(rng, q, found, 2.4, 1, False, (0.0,))[0]
         draws.append(q[0])
     return max(abs(z_of_mean(np.array(d)[None], e)) for d, e in ((draws, 0), (np.square(draws), 1)))
@@ -142,20 +143,21 @@ def test_the_frame_of_a_linear_statistic_is_its_exact_posterior():
 
     frame = bind(leaps.local_frame, {"misfit": misfit}, label="test")
     precision, weights = np.array([[2.0, 0.3], [0.3, 1.0]]), np.array([1.0, 4.0, 0.5])
-    references = np.array([[0.4, -0.2], [1.0, 5.0]])
+    points, lengths = np.array([[0.4, -0.2], [1.0, 5.0]]), np.full(2, 0.1)
     scores, mean, spread = np.array([-1.0, 1.0]), np.array([0.1, 0.3]), np.diag([2.0, 3.0])
-    found = frame(references, np.full(2, 0.1), precision, weights, scores, mean, spread, (0.0,))
+    given = Reference(points, lengths, precision, weights, scores, mean, spread, leaps=False)
+    found = frame(given, (0.0,))
     posterior = np.linalg.inv(precision + slopes.T @ np.diag(weights) @ slopes)
     centres = [
-        posterior @ (precision @ reference + slopes.T @ (weights * released))
-        for reference in references
+        posterior @ (precision @ point + slopes.T @ (weights * released)) for point in points
     ]
     for k in range(2):
-        np.testing.assert_allclose(found[2][k], centres[k])
-        np.testing.assert_allclose(found[3][k] @ found[3][k].T, posterior)
-        assert found[3][k][0, 1] == 0
-    for given, kept in zip((scores, references[:, 1], mean, spread), (0, 1, 4, 5), strict=True):
-        np.testing.assert_array_equal(found[kept], given)
+        np.testing.assert_allclose(found.origins[k], centres[k])
+        np.testing.assert_allclose(found.factors[k] @ found.factors[k].T, posterior)
+        assert found.factors[k][0, 1] == 0
+    np.testing.assert_array_equal(found.knots, points[:, 1])
+    for kept in ("scores", "mean", "spread"):
+        np.testing.assert_array_equal(getattr(found, kept), getattr(given, kept))
 
 
 def test_beyond_the_precision_a_coordinate_stays_where_it_is():
@@ -164,11 +166,11 @@ def test_beyond_the_precision_a_coordinate_stays_where_it_is():
         return (np.array([q[0] + q[1] - 3]),)
 
     frame = bind(leaps.local_frame, {"misfit": misfit}, label="test")
-    one, references = np.ones(1), np.array([[0.0, 0.0], [0.0, 2.0]])
-    scores = np.array([0.0, 1.0])
-    found = frame(references, np.ones(2), np.eye(1), one, scores, np.zeros(2), np.eye(2), (0.0,))
-    np.testing.assert_allclose(found[2], [[1.5], [0.5]])
-    np.testing.assert_array_equal(found[1], [0, 2])
+    one, points = np.ones(1), np.array([[0.0, 0.0], [0.0, 2.0]])
+    given = (np.ones(2), np.eye(1), one, np.array([0.0, 1.0]), np.zeros(2), np.eye(2), False)
+    found = frame(Reference(points, *given), (0.0,))
+    np.testing.assert_allclose(found.origins, [[1.5], [0.5]])
+    np.testing.assert_array_equal(found.knots, [0, 2])
 
 
 def test_slopes_beyond_all_measure_are_no_guide():
@@ -178,9 +180,9 @@ def test_slopes_beyond_all_measure_are_no_guide():
 
     frame = bind(leaps.local_frame, {"misfit": misfit}, label="test")
     one = np.ones(1)
-    given = (2 * one[None], one, 4 * np.eye(1), one, 0 * one, 0 * one, np.eye(1))
-    _, _, origins, factors, *_ = frame(*given, (0.0,))
-    assert (origins[0, 0], factors[0, 0, 0]) == (2, 0.5)
+    given = (2 * one[None], one, 4 * np.eye(1), one, 0 * one, 0 * one, np.eye(1), False)
+    found = frame(Reference(*given), (0.0,))
+    assert (found.origins[0, 0], found.factors[0, 0, 0]) == (2, 0.5)
 
 
 @njit
@@ -191,12 +193,12 @@ def far_too_steep(q, slope):
 @pytest.mark.parametrize("slope", [1e20, np.nan, np.inf])
 def test_information_without_an_inverse_is_no_guide(slope):
     frame = bind(leaps.local_frame, {"misfit": far_too_steep}, label="test")
-    one, reference = np.ones(2), np.array([[2.0, -1.0]])
+    one, point = np.ones(2), np.array([[2.0, -1.0]])
     precision = np.array([[4.0, 1.0], [1.0, 2.0]])
-    given = (reference, one, precision, np.ones(1), np.zeros(1), 0 * one, np.eye(2))
-    _, _, origins, factors, *_ = frame(*given, (slope,))
-    np.testing.assert_array_equal(origins, reference)
-    np.testing.assert_allclose(factors[0] @ factors[0].T, np.linalg.inv(precision))
+    given = (point, one, precision, np.ones(1), np.zeros(1), 0 * one, np.eye(2), False)
+    found = frame(Reference(*given), (slope,))
+    np.testing.assert_array_equal(found.origins, point)
+    np.testing.assert_allclose(found.factors[0] @ found.factors[0].T, np.linalg.inv(precision))
 
 
 def learning(rng, rounds, tune_steps):
@@ -239,6 +241,6 @@ def test_leaps_that_are_accepted_save_steps(accept, steps):
 
 
 def test_without_a_centre_nothing_guides():
-    parts = guidance.local(tuning.init(3), guidance.init(3), np.ones(2), leap=True)
-    assert all(part.size == 0 for part in parts[:7])
-    assert not parts[7]
+    found = guidance.reference(tuning.init(3), guidance.init(3), np.ones(2), leap=True)
+    assert not any(map(np.size, found._replace(leaps=())))
+    assert not found.leaps

@@ -86,21 +86,21 @@ def test_where_nothing_moved_nothing_is_learnt():
 
 def test_without_weights_nothing_guides(rng):
     found = learnt(rng, TUNE // 2)
-    assert not len(trail.local(found, np.empty(0), leap=True)[0])
-    assert not len(trail.local(trail.init(1, 1), np.ones(3), leap=True)[0])
+    assert not len(trail.reference(found, np.empty(0), leap=True).points)
+    assert not len(trail.reference(trail.init(1, 1), np.ones(3), leap=True).points)
 
 
 def test_references_are_on_the_straight_ridge(rng):
     found = learnt(rng, TUNE // 2)
-    references, _, precision, _, scores, *_, leap = trail.local(found, np.ones(3), leap=True)
-    np.testing.assert_array_equal(references[:, 1], found.knots)
+    reference = trail.reference(found, np.ones(3), leap=True)
+    np.testing.assert_array_equal(reference.points[:, 1], found.knots)
     # The law of the parameter given the size.
     covariance = found.walk.factor @ found.walk.factor.T
     np.testing.assert_allclose(
-        references[:, 0],
+        reference.points[:, 0],
         found.walk.centre[0]
         + covariance[0, 1] / covariance[1, 1] * (found.knots - found.walk.centre[1]),
     )
     given = covariance[0, 0] - covariance[0, 1] ** 2 / covariance[1, 1]
-    np.testing.assert_allclose(precision, [[1 / given]])
-    assert (len(scores), leap) == (len(references), True)
+    np.testing.assert_allclose(reference.precision, [[1 / given]])
+    assert (len(reference.scores), reference.leaps) == (len(reference.points), True)

@@ -10,6 +10,7 @@ from numba import njit
 import pymc_privacy as pmp
 from pymc_privacy.algorithms import interweave
 from pymc_privacy.algorithms.adaptation import guidance, tuning
+from pymc_privacy.algorithms.interweave import Move, Settings, State, data_of
 from pymc_privacy.algorithms.machine_code.caching import compiled
 from pymc_privacy.algorithms.proposals import frames, leaps
 from pymc_privacy.errors import CertificateError
@@ -51,12 +52,12 @@ def drawn_afresh():
 
 
 def settings(program):
-    """Return the arguments of the two moves and of the frame."""
+    """Return settings of the two moves and of the frame."""
     size = program.size
     walk = tuning.init(size)._replace(centre=np.full(size, 0.1))
-    guided = guidance.local(walk, guidance.init(size), program.weights, True)
-    local = guided if program.follows else guidance.unguided()
-    return (np.eye(size), 0.3, 3), (np.eye(size), 0.4, 12), local
+    guided = guidance.reference(walk, guidance.init(size), program.noise_precision, True)
+    reference = guided if program.follows else guidance.unguided()
+    return Settings(Move(np.eye(size), 0.3, 3), Move(np.eye(size), 0.4, 12), reference)
 
 
 @pytest.mark.exhaustive
@@ -69,12 +70,12 @@ def test_moves_are_those_that_are_compiled_with_the_functions(write):
     by_address = MovesByAddress(program)
     held = tuple(point[name] for name in program.held)
     ends = []
-    for moves, data in ((together, (program.data(),)), (by_address, ())):
-        rng, q = np.random.default_rng(4), program.flatten(point)
-        records = tuple(point[name] for name in program.records)
+    for moves, data in ((together, (data_of(program.data()),)), (by_address, ())):
+        rng, records = np.random.default_rng(4), tuple(point[name] for name in program.records)
+        state = State(program.flatten(point), records)
         for _ in range(5):
-            q, records, *info = moves(rng, q, held, records, *data, *settings(program))
-        ends.append([q, *records, *info, rng.random()])
+            state, info = moves(rng, state, held, settings(program), *data)
+        ends.append([state.q, *state.records, *info, rng.random()])
     assert not np.array_equal(ends[0][0], program.flatten(point))
     for one, other in zip(*ends, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10)
@@ -87,8 +88,8 @@ def test_data_that_are_set_anew_are_read():
     held, records = (tuple(point[n] for n in names) for names in (program.held, program.records))
 
     def end(moves):
-        rng, q = np.random.default_rng(4), program.flatten(point)
-        return moves(rng, q, held, records, *settings(program))[0]
+        state = State(program.flatten(point), records)
+        return moves(np.random.default_rng(4), state, held, settings(program))[0].q
 
     ends.append(end(moves))
     with model:
@@ -155,26 +156,25 @@ def test_an_error_in_compiled_code_comes_out():
     functions = {name: Compiled(function) for name, function in graphs.items()}
     program = ParameterProgram(("q",), ((1,),), (), ("x",), functions, dict.fromkeys(functions, 9))
     moves, rng = MovesByAddress(program), np.random.default_rng(1)
-    q, records, given = np.zeros(1), (np.zeros(1),), (np.eye(1), 1e-3, 1)
-    local = guidance.unguided()
+    state, move = State(np.zeros(1), (np.zeros(1),)), Move(np.eye(1), 1e-3, 1)
+    short = Settings(move._replace(steps=4), move, guidance.unguided())
     for _ in range(3):
-        q, records, *_ = moves(rng, q, (), records, (np.eye(1), 1e-3, 4), given, local)
+        state, _ = moves(rng, state, (), short)
     with pytest.raises(ValueError, match="beyond one"):
-        moves(rng, q, (), records, (np.eye(1), 1e3, 4), given, local)
+        moves(rng, state, (), short._replace(centred=Move(np.eye(1), 1e3, 4)))
 
 
 def test_data_that_are_changed_in_place_are_read():
     program, point, model = program_of(real_records)
     moves = MovesByAddress(program)
     held, records = (tuple(point[n] for n in names) for names in (program.held, program.records))
-    given = (program.flatten(point), held, records, *settings(program))
-    before = moves(np.random.default_rng(4), *given)[0]
+    given = (State(program.flatten(point), records), held, settings(program))
+    before = moves(np.random.default_rng(4), *given)[0].q
     model["spread"].get_value(borrow=True)[...] = 0.3
-    after = moves(np.random.default_rng(4), *given)[0]
+    after = moves(np.random.default_rng(4), *given)[0].q
     assert (before != after).all()
-    np.testing.assert_array_equal(
-        after, MovesByAddress(program)(np.random.default_rng(4), *given)[0]
-    )
+    again, _ = MovesByAddress(program)(np.random.default_rng(4), *given)
+    np.testing.assert_array_equal(after, again.q)
 
 
 def test_a_function_that_finds_other_data_at_its_address_is_noticed(monkeypatch):
@@ -182,5 +182,6 @@ def test_a_function_that_finds_other_data_at_its_address_is_noticed(monkeypatch)
     held, records = (tuple(point[n] for n in names) for names in (program.held, program.records))
     monkeypatch.setattr(addresses, "_in_rows", lambda array: np.array(array + 1))
     moves = MovesByAddress(program)
+    state = State(program.flatten(point), records)
     with pytest.raises(CertificateError, match="called by address must agree"):
-        moves(np.random.default_rng(4), program.flatten(point), held, records, *settings(program))
+        moves(np.random.default_rng(4), state, held, settings(program))

@@ -9,6 +9,7 @@ import numpy as np
 
 from pymc_privacy.algorithms.adaptation import tuning
 from pymc_privacy.algorithms.adaptation.tuning import Tuning
+from pymc_privacy.algorithms.proposals.frames import Reference
 
 # Slopes of the statistic are taken over this many standard deviations.
 LENGTH_OF_SLOPES = 0.2
@@ -20,10 +21,6 @@ FEWEST_STEPS = 20
 # In units of 1 / sqrt(dimensions): a longer drift is a fresh draw, however much longer it is.
 SCALES = (1e-6, 30.0)
 _MEMORY = 0.05
-
-Local = tuple[
-    np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, bool
-]
 
 
 class Guide(NamedTuple):
@@ -58,18 +55,24 @@ def number_of_steps(guide: Guide, planned: int) -> int:
     return min(max(math.ceil(2 * ACCEPTED_LEAPS / guide.accept), FEWEST_STEPS), planned)
 
 
-def local(walk: Tuning, guide: Guide, weights: np.ndarray, leap: bool) -> Local:
-    """Return the arguments of `leaps.local_frame`, and whether to leap.
+def reference(walk: Tuning, guide: Guide, noise_precision: np.ndarray, leap: bool) -> Reference:
+    """Return what frames are made of, and whether to leap.
 
     ``walk`` has learnt the law of the parameters; without a centre, nothing is known yet.
     """
     if not len(walk.centre):
         return unguided()
-    reference, scores = walk.centre[None], np.zeros(1)
-    residual = guide.residual
     lengths, precision = slopes(walk)
-    given = (reference, lengths, precision, weights, scores)
-    return (*given, residual.centre, residual.factor, leap)
+    return Reference(
+        walk.centre[None],
+        lengths,
+        precision,
+        noise_precision,
+        scores=np.zeros(1),
+        mean=guide.residual.centre,
+        spread=guide.residual.factor,
+        leaps=leap,
+    )
 
 
 def slopes(walk: Tuning) -> tuple[np.ndarray, np.ndarray]:
@@ -78,10 +81,10 @@ def slopes(walk: Tuning) -> tuple[np.ndarray, np.ndarray]:
     return lengths, np.linalg.inv(walk.factor @ walk.factor.T)
 
 
-def unguided() -> Local:
-    """Return what stands for `local` where nothing is known."""
+def unguided() -> Reference:
+    """Return a reference without points."""
     nothing, square = np.empty(0), np.empty((0, 0))
-    return (square, nothing, square, nothing, nothing, nothing, square, False)
+    return Reference(square, nothing, square, nothing, nothing, nothing, square, leaps=False)
 
 
 def learn(

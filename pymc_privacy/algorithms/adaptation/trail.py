@@ -11,6 +11,7 @@ from pymc_privacy.algorithms.adaptation import guidance, ridge, tuning
 from pymc_privacy.algorithms.adaptation.guidance import Guide
 from pymc_privacy.algorithms.adaptation.ridge import Ridge
 from pymc_privacy.algorithms.adaptation.tuning import Tuning
+from pymc_privacy.algorithms.proposals.frames import Reference
 
 # Frames are learnt where the last size has these standard normal scores.
 SCORES = np.array([-1.5, 0.0, 1.3, 2.3])
@@ -111,18 +112,25 @@ def held(trail: Trail) -> Tuning:
     return trail.walk._replace(factor=factor)
 
 
-def local(trail: Trail, weights: np.ndarray, leap: bool) -> guidance.Local:
-    """Return the arguments of `leaps.local_frame`, and whether to leap.
+def reference(trail: Trail, noise_precision: np.ndarray, leap: bool) -> Reference:
+    """Return what frames are made of, and whether to leap.
 
-    Without weights nothing guides.
+    Without any precision of the noise nothing guides.
     """
     walk, residual = trail.walk, trail.guide.residual
-    if not (len(weights) and len(trail.knots)):
+    if not (len(noise_precision) and len(trail.knots)):
         return guidance.unguided()
     lengths, precision = guidance.slopes(walk)
     # Along the straight ridge, given the size.
     covariance = walk.factor @ walk.factor.T
     away = (trail.knots - walk.centre[-1]) / covariance[-1, -1]
-    references = walk.centre + np.outer(away, covariance[-1])
-    given = (references, lengths, np.ascontiguousarray(precision[:-1, :-1]), weights, SCORES)
-    return (*given, residual.centre, residual.factor, leap)
+    return Reference(
+        walk.centre + np.outer(away, covariance[-1]),
+        lengths,
+        np.ascontiguousarray(precision[:-1, :-1]),
+        noise_precision,
+        SCORES,
+        mean=residual.centre,
+        spread=residual.factor,
+        leaps=leap,
+    )

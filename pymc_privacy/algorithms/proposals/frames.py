@@ -11,14 +11,47 @@ which is constant where there is one origin only, is det L(y_z) dz/dy_z times a 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pymc_privacy.algorithms.interweave import lower_times
 from pymc_privacy.algorithms.machine_code.caching import compiled
 
-Frame = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""Knots of y_z and of z, origins and factors there, m and F; one of each where none is a size."""
+
+class Frame(NamedTuple):
+    """One map from t to q, or one at each knot where the last coordinate is a size."""
+
+    scores: Any
+    """Knots of y_z."""
+    knots: Any
+    """Knots of z."""
+    origins: Any
+    """c at the knots."""
+    factors: Any
+    """L at the knots."""
+    mean: Any
+    """m"""
+    spread: Any
+    """F"""
+
+
+class Reference(NamedTuple):
+    """What tuning has learnt of the parameters, from which a frame follows for each u."""
+
+    points: Any
+    """Parameters near which the law is expanded, one at each knot; none if nothing is known."""
+    lengths: Any
+    """Over which slopes of the statistic are taken."""
+    precision: Any
+    """P"""
+    noise_precision: Any
+    """The diagonal of W."""
+    scores: Any
+    mean: Any
+    spread: Any
+    leaps: Any
+    """Whether to leap."""
 
 
 @compiled
@@ -66,13 +99,13 @@ def single_frame(origin, factor):
     size = origin.size
     origins, factors = np.empty((1, size)), np.empty((1, size, size))
     origins[0], factors[0] = origin, factor
-    return np.zeros(1), np.zeros(1), origins, factors, np.zeros(size), np.eye(size)
+    return Frame(np.zeros(1), np.zeros(1), origins, factors, np.zeros(size), np.eye(size))
 
 
 @compiled
 def has_size(frame):
     """Tell whether the last coordinate is the log of a size."""
-    return frame[0].size > 1
+    return frame.scores.size > 1
 
 
 @compiled

@@ -29,6 +29,9 @@ import numpy as np
 
 from pymc_privacy.algorithms.interweave import (
     SHORT_STEP,
+    Info,
+    Move,
+    State,
     acceptance,
     base,
     bind_moves,
@@ -47,6 +50,7 @@ from pymc_privacy.algorithms.interweave import (
 from pymc_privacy.algorithms.machine_code.binding import Remember, bind
 from pymc_privacy.algorithms.machine_code.caching import compiled
 from pymc_privacy.algorithms.proposals.frames import (
+    Frame,
     coordinates,
     factor_of_inverse,
     has_size,
@@ -65,7 +69,7 @@ def misfit(q, *arguments):
     raise NotImplementedError
 
 
-def frame_given_base(references, lengths, precision, weights, scores, mean, spread, arguments):
+def frame_given_base(reference, arguments):
     """Stand for a bound `local_frame`."""
     raise NotImplementedError
 
@@ -87,30 +91,32 @@ def student_weight(rng, t, degrees):
     return 2 * rng.standard_gamma(0.5 * (degrees + t.size)) / (degrees + (t * t).sum())
 
 
-def local_frame(references, lengths, precision, weights, scores, mean, spread, arguments):
-    """Return the frame of t for these base variates, with an origin and a factor per reference.
+def local_frame(reference, arguments):
+    """Return the frame of t for these base variates, with an origin and a factor at each point.
 
-    The slopes of the statistic are differences over ``lengths``, wide enough to see a slope
-    where records are counts. Coordinates beyond the precision are those of the reference.
+    The slopes of the statistic are differences over lengths that are wide enough to see a slope
+    where records are counts. Coordinates beyond the precision are those of the point.
     """
-    count, free = len(references), len(precision)
+    points, lengths, precision = reference.points, reference.lengths, reference.precision
+    count, free = len(points), len(precision)
     origins, factors = np.empty((count, free)), np.empty((count, free, free))
-    slopes = np.empty((free, weights.size))
+    slopes = np.empty((free, reference.noise_precision.size))
     for k in range(count):
-        here = misfit(references[k], *arguments)[0]
+        here = misfit(points[k], *arguments)[0]
         for i in range(free):
-            there = references[k].copy()
+            there = points[k].copy()
             there[i] += lengths[i]
             slopes[i] = (misfit(there, *arguments)[0] - here) / lengths[i]
-        weighted = slopes * weights
+        weighted = slopes * reference.noise_precision
         pull = weighted @ here
         factor = factor_of_inverse(precision + weighted @ slopes.T)
         # A slope that is no number, or one beyond all measure, is no guide.
         if not (np.isfinite(factor).all() and np.isfinite(pull).all()):
             factor, pull = factor_of_inverse(precision), np.zeros(free)
         factors[k] = factor
-        origins[k] = references[k, :free] - lower_times(factor, times_lower(pull, factor))
-    return scores, references[:, -1].copy(), origins, factors, mean, spread
+        origins[k] = points[k, :free] - lower_times(factor, times_lower(pull, factor))
+    knots = points[:, -1].copy()
+    return Frame(reference.scores, knots, origins, factors, reference.mean, reference.spread)
 
 
 def guided_walk(rng, q, frame, scale, steps, leaps, arguments):
@@ -162,32 +168,32 @@ def guided_walk(rng, q, frame, scale, steps, leaps, arguments):
 
 def guided_trajectory(rng, q, frame, scale, steps, leaps, arguments):
     """Run trajectories shaped by the frame's factor; as `guided_walk`, without leaps."""
-    factor = frame[3][0] @ frame[5]
-    q, accept = noncentred_move(rng, q, factor, scale, steps, arguments)
+    factor = frame.factors[0] @ frame.spread
+    q, accept = noncentred_move(rng, q, Move(factor, scale, steps), arguments)
     return q, coordinates(q, frame), accept, 0.0
 
 
-def guided_moves(rng, q, held, records, data, centred, wide, local):
+def guided_moves(rng, state, held, settings, data):
     """Move the parameters given the records, then with them, guided by the base variates.
 
-    The arguments are those of `interweave.interwoven_moves`. ``local`` are the arguments of
-    `local_frame`, and whether to leap; without references the walk is not guided. Returns the
-    parameters, the records, the mean acceptances of the two moves, t, and the mean acceptance of
-    leaps.
+    As `interweave.interwoven_moves`; with a reference that has no points the walk is not guided.
     """
-    totals = statistics(q, *(held + records + data[0]))
-    q, here = centred_move(rng, q, *centred, held + records + totals + data[1])
-    u = base(rng, q, *(held + records + data[2]))
-    factor, scale, steps = wide
+    records, (factor, scale, steps) = state.records, settings.noncentred
+    totals = statistics(state.q, *(held + records + data.statistics))
+    given = held + records + totals + data.centred
+    q, centred_accept = centred_move(rng, state.q, settings.centred, given)
+    u = base(rng, q, *(held + records + data.base))
     # The density given u is that of these records only if u stands for them.
-    if not came_back(records, forward(q, *(held + u + data[4]))):
+    if not came_back(records, forward(q, *(held + u + data.forward))):
         steps = 0
     frame, leaps = single_frame(q, factor), False
-    if local[0].size > 0 and steps > 0:
-        frame, leaps = frame_given_base(*local[:7], held + u + data[5]), local[7]
-    moved, t, there, leapt = guided_move(rng, q, frame, scale, steps, leaps, held + u + data[3])
-    q, records = settle(q, moved, held, records, u, data[4])
-    return q, records, here, there, t, leapt
+    if settings.reference.points.size > 0 and steps > 0:
+        frame = frame_given_base(settings.reference, held + u + data.released)
+        leaps = settings.reference.leaps
+    given = held + u + data.noncentred
+    moved, t, accept, leap_accept = guided_move(rng, q, frame, scale, steps, leaps, given)
+    q, records = settle(q, moved, held, records, u, data.forward)
+    return State(q, records), Info(centred_accept, accept, leap_accept, t)
 
 
 def bind_guided(
