@@ -35,17 +35,24 @@ from pymc_privacy.algorithms.interweave import (
     State,
     acceptance,
     are_numbers,
+    base,
     bind_moves,
     bind_settled,
     came_back,
+    centred_move,
+    forward,
     lower_times,
     number_or_never,
+    others,
+    refresh,
+    settle,
+    statistics,
 )
 from pymc_privacy.algorithms.machine_code.binding import Remember, bind
 from pymc_privacy.algorithms.machine_code.caching import compiled
 from pymc_privacy.algorithms.noise import JointLaw, Law, Noise, jit_with
 from pymc_privacy.algorithms.proposals.frames import single_frame
-from pymc_privacy.algorithms.proposals.leaps import bind_guided
+from pymc_privacy.algorithms.proposals.leaps import bind_guided, frame_given_base, guided_move
 
 JUMP_ACCEPT = 0.4
 
@@ -259,54 +266,9 @@ def _compile_density(laws: tuple[Law | JointLaw, ...]) -> Callable[..., float]:
     return density
 
 
-# Names of functions that a model provides; see `bind`.
-def centred_move(rng, q, move, arguments):
-    """Stand for a move of the parameters given the records that exist."""
-    raise NotImplementedError
-
-
-def guided_move(rng, q, frame, scale, steps, leaps, arguments):
-    """Stand for a bound `guided_walk`, in coordinates where the ridge is straight."""
-    raise NotImplementedError
-
-
-def frame_given_base(reference, arguments):
-    """Stand for a bound `local_frame`, in the same coordinates."""
-    raise NotImplementedError
-
-
+# A function that a model provides; see `bind`. The others are those of `interweave` and `leaps`.
 def bent(q, *arguments):
     """Stand for a jitted function of parameters and sizes as they are."""
-    raise NotImplementedError
-
-
-def statistics(q, *arguments):
-    """Stand for the function from records to sums that the centred density reads."""
-    raise NotImplementedError
-
-
-def base(rng, q, *arguments):
-    """Stand for the function from parameters and records to base variates."""
-    raise NotImplementedError
-
-
-def forward(q, *arguments):
-    """Stand for the function from parameters and base variates to records."""
-    raise NotImplementedError
-
-
-def settle(q, moved, held, records, u, data):
-    """Stand for `algorithms.interweave.settled`."""
-    raise NotImplementedError
-
-
-def others(q, *arguments):
-    """Stand for the log density of all but the records, at the current records."""
-    raise NotImplementedError
-
-
-def refresh(rng, q, *arguments):
-    """Stand for a draw of all records given q; returns `others` there, and the records."""
     raise NotImplementedError
 
 
