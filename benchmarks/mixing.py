@@ -31,7 +31,7 @@ from benchmarks.papers import naive_bayes
 from benchmarks.papers.inputs import CLASSES, FEATURES, LEVELS
 from benchmarks.papers.pages import write
 from pymc_privacy.model.columns import column_sums
-from pymc_privacy.model.marks import is_marked
+from pymc_privacy.model.marks import is_record
 
 EPSILONS = (0.01, 0.1, 1.0, 10.0)
 RESULTS = Path(__file__).parent / "results" / "mixing.json"
@@ -208,7 +208,7 @@ BEDS = {
 
 def parameters_of(model: pm.Model) -> list:
     """Return the free variables that are not records, standardised or not."""
-    return [rv for rv in model.free_RVs if not is_marked(rv) and rv.name not in ("z", "e")]
+    return [rv for rv in model.free_RVs if not is_record(rv) and rv.name not in ("z", "e")]
 
 
 def measure(
@@ -243,7 +243,7 @@ def _rates(effective: float, draws: int, seconds: float) -> dict[str, float]:
 
 def papers_steps(model: pm.Model) -> list:
     """Return the record sweep, and NUTS for the parameters given the records."""
-    records = [rv for rv in model.free_RVs if is_marked(rv)]
+    records = [rv for rv in model.free_RVs if is_record(rv)]
     return [
         pmp.RecordSweep(records, model=model),
         pm.NUTS(parameters_of(model), model=model),

@@ -20,7 +20,7 @@ from pymc_privacy.errors import (
     MixingWarning,
 )
 from pymc_privacy.mechanisms import Mechanism
-from pymc_privacy.model.marks import is_marked
+from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.releases import is_release
 from pymc_privacy.model.sized_records import is_sized, size_of
 
@@ -50,7 +50,7 @@ def attach_privacy(result: xr.DataTree, model: Model) -> None:
             },
             coords={"release": np.array([rv.name for rv in releases], dtype=str)},
             attrs={
-                "records": json.dumps([rv.name for rv in model.free_RVs if is_marked(rv)]),
+                "records": json.dumps([rv.name for rv in model.free_RVs if is_record(rv)]),
                 "target": "p(parameters | releases), by exact data augmentation",
             },
         )

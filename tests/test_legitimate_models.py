@@ -14,7 +14,7 @@ from scipy import special, stats
 import pymc_privacy as pmp
 from pymc_privacy.errors import RecordError
 from pymc_privacy.model.database import find_databases
-from pymc_privacy.model.marks import is_marked
+from pymc_privacy.model.marks import is_record
 from tests.stochastic import Z_LIMIT, seed_of
 
 NOISE = pmp.Laplace(scale=1.0)
@@ -195,8 +195,8 @@ def test_an_effect_without_draws_is_a_parameter():
         effect = pm.CustomDist("effect", logp=lambda value: -(value**2), shape=4)
         x = pm.Normal("x", effect, 1, shape=4)
         pmp.Privatized("s", x, NOISE, observed=1.0)
-    assert is_marked(x)
-    assert not is_marked(effect)
+    assert is_record(x)
+    assert not is_record(effect)
 
 
 def test_an_effect_of_each_record_alone_is_a_record():
@@ -206,8 +206,8 @@ def test_an_effect_of_each_record_alone_is_a_record():
         pm.Normal("y", effect, 1, observed=[1.0, 2.0, 3.0, 4.0])
         x = pm.Normal("x", effect, 1, shape=4)
         pmp.Privatized("s", x, NOISE, observed=1.0)
-    assert is_marked(x)
-    assert is_marked(effect)
+    assert is_record(x)
+    assert is_record(effect)
 
 
 def test_what_a_shared_effect_is_computed_from_is_no_record():
@@ -218,4 +218,4 @@ def test_what_a_shared_effect_is_computed_from_is_no_record():
         pm.Potential("near", -(pt.diff(effect) ** 2).sum())
         x = pm.Normal("x", effect + alone, 1, shape=4)
         pmp.Privatized("s", x, NOISE, observed=1.0)
-    assert [is_marked(rv) for rv in (level, effect, alone, x)] == [False, False, True, True]
+    assert [is_record(rv) for rv in (level, effect, alone, x)] == [False, False, True, True]

@@ -40,7 +40,7 @@ from pymc_privacy._compat import (
 from pymc_privacy.errors import CertificateError
 from pymc_privacy.model.columns import float_columns
 from pymc_privacy.model.factors import factors_of, log_densities
-from pymc_privacy.model.marks import is_marked
+from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.points import Point, looked_up_in_vain
 from pymc_privacy.model.releases import contributions_of, is_release
 from pymc_privacy.model.rows.expressions import simplified
@@ -308,7 +308,7 @@ class Pair(NamedTuple):
 def prior_pairs(model: Model, parameters: Collection[str], draws: Iterator[Point]) -> list[Pair]:
     """Return pairs near each other and far apart, at several records, and at all their values."""
     a, b, c = islice(draws, 3)
-    records = [model.rvs_to_values[rv].name for rv in model.free_RVs if is_marked(rv)]
+    records = [model.rvs_to_values[rv].name for rv in model.free_RVs if is_record(rv)]
     pairs = [
         Pair("near", a, toward(a, b, parameters, 0.05)),
         Pair("at other records", b, toward(b, c, parameters, 0.3)),
@@ -331,7 +331,7 @@ def parameters_of(model: Model) -> list[str]:
     return [
         model.rvs_to_values[rv].name
         for rv in model.free_RVs
-        if not is_marked(rv) and np.dtype(rv.dtype).kind == "f"
+        if not is_record(rv) and np.dtype(rv.dtype).kind == "f"
     ]
 
 
@@ -349,7 +349,7 @@ def _every_value(model: Model, point: Point) -> Point | None:
     slower = 1
     for rv in model.free_RVs:
         bounds = (
-            finite_support(rv) if is_marked(rv) and model.rvs_to_transforms[rv] is None else None
+            finite_support(rv) if is_record(rv) and model.rvs_to_transforms[rv] is None else None
         )
         if bounds is None:
             continue

@@ -26,7 +26,7 @@ from pymc_privacy.errors import ArgumentError, MechanismError, RecordError, Rele
 from pymc_privacy.mechanisms import Mechanism
 from pymc_privacy.mechanisms.exact import Exact
 from pymc_privacy.mechanisms.tails import LOG_CONCAVE
-from pymc_privacy.model.marks import Mark, is_marked, mark
+from pymc_privacy.model.marks import Mark, is_record, mark
 from pymc_privacy.model.releases import PrivatizedRV, check_release
 from pymc_privacy.model.support import support
 
@@ -279,7 +279,7 @@ def _check_counts(name: str, counts: Any, model: Model) -> None:
             f"they are moved one by one; got {counts.owner.op}. A multinomial table is one of "
             "Poisson counts whose total is known exactly: give it as an invariant."
         )
-    if is_marked(counts):
+    if is_record(counts):
         raise RecordError(
             f"The counts behind {name!r} must not be records of a Privatized release, whose "
             f"sampler does not know their totals; got {counts.name!r}."
@@ -324,7 +324,7 @@ def _checked(name: str, observed: Any, matrix: np.ndarray, mechanism: Mechanism)
 
 def _mark_counts(counts: TensorVariable) -> None:
     if not is_lattice(counts):
-        mark(counts, LatticeCounts)
+        mark(counts, LatticeCounts, "lattice_walk")
 
 
 def _start_within(counts: TensorVariable, model: Model) -> None:

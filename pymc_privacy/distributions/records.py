@@ -19,7 +19,7 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.arguments import integer, refusal, shown
 from pymc_privacy.errors import RecordError
-from pymc_privacy.model.marks import Sized, SizedRecord, mark
+from pymc_privacy.model.marks import Parameter, Record, mark
 from pymc_privacy.model.sized_records import RecordsRV, is_sized, size_of
 from pymc_privacy.model.support import largest, support
 
@@ -105,8 +105,8 @@ class Records(Distribution):
         records = model.register_rv(
             records, name, dims=dims, default_transform=None, transform=None
         )
-        mark(records, SizedRecord)
-        mark(size, Sized)
+        mark(records, Record, "birth_death")
+        mark(size, Parameter, "birth_death")
         return records
 
     @classmethod

@@ -14,7 +14,7 @@ from pymc_privacy._compat import Model, modelcontext
 from pymc_privacy.arguments import choice
 from pymc_privacy.distributions.linear_measurements import LatticeCounts
 from pymc_privacy.errors import PlotError, PrivacyError
-from pymc_privacy.model.marks import is_marked
+from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.releases import is_release
 from pymc_privacy.results import record_names, stored_in, without_variables
 
@@ -78,7 +78,7 @@ def _model(model: Any) -> Model | None:
 def _records(model: Model) -> list[str]:
     """Return the names of all that stands for confidential data."""
     return [
-        rv.name for rv in model.free_RVs if is_marked(rv) or isinstance(rv.owner.op, LatticeCounts)
+        rv.name for rv in model.free_RVs if is_record(rv) or isinstance(rv.owner.op, LatticeCounts)
     ]
 
 

@@ -31,7 +31,7 @@ from pymc_privacy.model.database import Database, check_data, factors_given_reco
 from pymc_privacy.model.factors import factors_of, joint_log_density
 from pymc_privacy.model.finite import refuse_single_precision
 from pymc_privacy.model.kept import KeptOnce, data_behind
-from pymc_privacy.model.marks import is_marked
+from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.releases import is_release, released_contributions
 from pymc_privacy.model.start import start_of
 from pymc_privacy.results import (
@@ -135,7 +135,7 @@ def sample(
     keep_records = flag("keep_records", keep_records)
     # What was written after a release may have made parameters of what looked like records.
     assign_records(model, [], released_contributions(model))
-    records = [rv for rv in model.free_RVs if is_marked(rv)]
+    records = [rv for rv in model.free_RVs if is_record(rv)]
     if not any(is_release(rv) for rv in model.basic_RVs):
         raise RecordError(
             "pymc_privacy.sample needs a model with a Privatized release; got a model without "

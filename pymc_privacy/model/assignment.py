@@ -10,23 +10,13 @@ from pymc_privacy._compat import Model, TensorVariable, TruncatedRV, ancestors
 from pymc_privacy.model.cells import may_be_counted
 from pymc_privacy.model.domains import may_leave_domain
 from pymc_privacy.model.effects import shared_effects
-from pymc_privacy.model.marks import (
-    Counted,
-    CountedRecord,
-    Interwoven,
-    InterwovenRecord,
-    RecordMixin,
-    Sized,
-    is_interwoven,
-    is_marked,
-    mark,
-    moves_with_size,
-    unmark,
-)
+from pymc_privacy.model.marks import Parameter, Record, is_record, mark, sampler_of, unmark
 from pymc_privacy.model.sized_records import is_sized, sizes_of
 from pymc_privacy.model.start import start_of
 
 MOST_PARAMETERS = 200
+# Step methods that move parameters together with their records.
+_WITH_RECORDS = ("interweave", "count_states", "birth_death")
 
 
 def assign_records(
@@ -42,29 +32,29 @@ def assign_records(
     contributions
         Those of all releases of the model.
     """
-    together = [rv for rv in model.free_RVs if rv in records or is_marked(rv)]
+    together = [rv for rv in model.free_RVs if rv in records or is_record(rv)]
     effects = shared_effects(model, together, contributions)
     for rv in effects:
         unmark(rv)
     together = [rv for rv in together if rv not in effects]
     fixed = {*together, *sizes_of(model)}
     for rv in model.free_RVs:
-        if rv not in fixed and (is_interwoven(rv) or moves_with_size(rv)):
+        if rv not in fixed and sampler_of(rv) in _WITH_RECORDS:
             unmark(rv)
     sized = [rv for rv in together if is_sized(rv)]
     taken = _carrying(model, sized) if sized else []
     for rv in taken:
-        mark(rv, Sized)
+        mark(rv, Parameter, "birth_death")
     known = [rv for rv in together if not is_sized(rv)]
     parameters = _carrying(model, known) if known else []
     # A parameter of both moves with the records of unknown number, which need it more.
     parameters = [rv for rv in parameters if rv not in taken]
     counted = bool(parameters) and not taken and all(map(may_be_counted, known))
-    interwoven, record = (Counted, CountedRecord) if counted else (Interwoven, InterwovenRecord)
+    sampler = "count_states" if counted else "interweave"
     for rv in known:
-        mark(rv, record if parameters else RecordMixin)
+        mark(rv, Record, sampler if parameters else "record_sweep")
     for rv in parameters:
-        mark(rv, interwoven)
+        mark(rv, Parameter, sampler)
 
 
 def _carrying(model: Model, records: Sequence[TensorVariable]) -> list[TensorVariable]:

@@ -17,7 +17,7 @@ from pymc_privacy.model.finite import (
     refuse_random_data,
 )
 from pymc_privacy.model.locality import Probe, not_local, parents
-from pymc_privacy.model.marks import is_marked
+from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.miscompiled import refuse_forgotten_floors
 from pymc_privacy.model.points import Point, probing_point
 from pymc_privacy.model.releases import PrivatizedRV, contributions_of, is_release, observed_value
@@ -79,7 +79,7 @@ def find_databases(model: Model, records: Sequence[TensorVariable] | None = None
         held fixed, as a parameter would be.
     """
     if records is None:
-        records = [rv for rv in model.free_RVs if is_marked(rv)]
+        records = [rv for rv in model.free_RVs if is_record(rv)]
     # Data can be set anew after the model was written.
     check_data(model)
     refuse_forgotten_floors(

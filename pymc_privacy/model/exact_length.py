@@ -17,7 +17,7 @@ from pymc_privacy._compat import (
     graph_replace,
 )
 from pymc_privacy.errors import RecordError
-from pymc_privacy.model.marks import mark
+from pymc_privacy.model.marks import Record, mark
 from pymc_privacy.model.releases import contributions_of, is_release
 from pymc_privacy.model.sized_records import ExistingRows, is_sized, law_of, size_of
 
@@ -51,7 +51,7 @@ def with_exact_length(model: Model) -> Model:
         )
         twin.add_named_variable(variable)
         if is_sized(rv):
-            mark(variable)
+            mark(variable, Record, "record_sweep")
     for potential in model.potentials:
         variable = _replaced(potential, new)
         variable.name = potential.name

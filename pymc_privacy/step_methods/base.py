@@ -21,6 +21,7 @@ from pymc_privacy._compat import (
 from pymc_privacy.certificate.base import Comparison
 from pymc_privacy.certificate.certifier import Certifier
 from pymc_privacy.errors import RecordError
+from pymc_privacy.model.marks import sampler_of
 from pymc_privacy.model.points import Point
 
 
@@ -54,10 +55,10 @@ class Courier(BlockedStep):
         own = list(signature.parameters.values())[1:]
         cls.__signature__ = signature.replace(parameters=own)
 
-    @staticmethod
-    def claims(variable: TensorVariable) -> bool:
-        """Tell whether a variable is marked for this step method."""
-        raise NotImplementedError
+    @classmethod
+    def claims(cls, variable: TensorVariable) -> bool:
+        """Tell whether this step method can move a variable, if it is asked to by name."""
+        return sampler_of(variable) == cls.name
 
     def _compared(self, point: Point) -> Iterator[Comparison]:
         """Compare what was compiled with the model where a chain has come to."""
@@ -125,8 +126,8 @@ class Courier(BlockedStep):
 
     @classmethod
     def competence(cls, var: TensorVariable, has_grad: bool) -> Competence:
-        """Claim marked variables, and nothing else."""
-        return Competence.IDEAL if cls.claims(var) else Competence.INCOMPATIBLE
+        """Take what is marked for this step method, and nothing else."""
+        return Competence.IDEAL if sampler_of(var) == cls.name else Competence.INCOMPATIBLE
 
     @classmethod
     def _progressbar_config(cls, n_chains: int = 1) -> tuple[list[TextColumn], dict]:

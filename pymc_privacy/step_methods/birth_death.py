@@ -30,7 +30,7 @@ from pymc_privacy.certificate.counts import compare_sized
 from pymc_privacy.errors import RecordError
 from pymc_privacy.functions.calls import DirectCall
 from pymc_privacy.model.database import check_locality
-from pymc_privacy.model.marks import is_marked, moves_with_size
+from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.sized_records import is_sized
 from pymc_privacy.step_methods import effort
 from pymc_privacy.step_methods.base import Courier, reals
@@ -165,7 +165,6 @@ class BirthDeath(Courier):
     _state_class = BirthDeathState
     shown: ClassVar[dict] = {"birth_death_size": "Size", "birth_death_jump_accept": "Jumps"}
     machine_code = ("_moves",)
-    claims = staticmethod(moves_with_size)
 
     def __init__(
         self,
@@ -193,7 +192,7 @@ class BirthDeath(Courier):
         parameters = [
             value
             for value, rv in zip(self.vars, rvs, strict=True)
-            if not is_marked(rv) and value.name not in sizes
+            if not is_record(rv) and value.name not in sizes
         ]
         missing = sizes - {value.name for value in self.vars}
         if missing:

@@ -24,7 +24,7 @@ from pymc_privacy.errors import RecordError
 from pymc_privacy.functions.calls import DirectCall
 from pymc_privacy.model.cells import NotCounted
 from pymc_privacy.model.database import check_locality
-from pymc_privacy.model.marks import is_counted, is_marked
+from pymc_privacy.model.marks import is_record
 from pymc_privacy.step_methods.base import Courier
 from pymc_privacy.step_methods.interweave import Interweave
 from pymc_privacy.targets.base import ParameterProgram
@@ -132,7 +132,6 @@ class CountStates(Courier):
         "count_states_noncentred_accept": "Moves",
     }
     machine_code = ("_step", "_arrange")
-    claims = staticmethod(is_counted)
 
     def __new__(cls, vars: Any = None, **kwargs: Any):
         """Make way for `Interweave` where `pm.sample` asks for what counts cannot do."""
@@ -310,13 +309,13 @@ def _count(model, vars: Any, compile_kwargs: dict | None) -> _Made:
     """Write the databases of some variables by counts, or raise `NotCounted`."""
     values = get_value_vars_from_user_vars(vars, model)
     rvs = [model.values_to_rvs[value] for value in values]
-    records = [rv for rv in rvs if is_marked(rv)]
+    records = [rv for rv in rvs if is_record(rv)]
     if not records:
         raise NotCounted("none of these variables are records")
     if len(records) == len(rvs):
         raise NotCounted("none of these variables are parameters")
     counted = count_databases(model, records)
-    parameters = [v for v, rv in zip(values, rvs, strict=True) if not is_marked(rv)]
+    parameters = [v for v, rv in zip(values, rvs, strict=True) if not is_record(rv)]
     cells, certifier = moves_of(counted), Certifier(model, [v.name for v in parameters])
     program = compile_counts(model, parameters, counted, compile_kwargs)
     compared = compare_counts(program, counted, cells, certifier.reference, certifier.pairs)

@@ -26,7 +26,7 @@ from pymc_privacy.certificate.base import Comparison
 from pymc_privacy.certificate.certifier import Certifier, a_step_away, after_tuning
 from pymc_privacy.errors import RecordError
 from pymc_privacy.model.database import find_databases
-from pymc_privacy.model.marks import is_interwoven, is_marked
+from pymc_privacy.model.marks import is_interwoven, is_record
 from pymc_privacy.model.points import Point
 from pymc_privacy.step_methods import effort
 from pymc_privacy.step_methods.base import Courier, reals
@@ -152,8 +152,8 @@ class Interweave(Courier):
         blocked: bool = True,
     ):
         model, rvs = self._choose(vars, model, rng)
-        records = [rv for rv in rvs if is_marked(rv)]
-        parameters = [v for v, rv in zip(self.vars, rvs, strict=True) if not is_marked(rv)]
+        records = [rv for rv in rvs if is_record(rv)]
+        parameters = [v for v, rv in zip(self.vars, rvs, strict=True) if not is_record(rv)]
         if not rvs:
             raise RecordError(
                 "Interweave moves parameters together with the records behind a Privatized "
@@ -288,7 +288,7 @@ def _check_complete(model: Any, records: Sequence[Any]) -> None:
     left_out = [
         rv
         for rv in model.free_RVs
-        if is_marked(rv) and rv not in records and set(ancestors([rv])) & set(records)
+        if is_record(rv) and rv not in records and set(ancestors([rv])) & set(records)
     ]
     if left_out:
         names = ", ".join(repr(rv.name) for rv in left_out)

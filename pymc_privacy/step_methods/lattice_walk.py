@@ -20,7 +20,6 @@ from pymc_privacy.certificate.counts import Lattice, compare_lattice
 from pymc_privacy.distributions.linear_measurements import (
     exact_totals,
     is_exact,
-    is_lattice,
     measurements_of,
 )
 from pymc_privacy.step_methods.base import Courier, reals
@@ -116,7 +115,6 @@ class LatticeWalk(Courier):
     }
     _state_class = LatticeWalkState
     shown: ClassVar[dict] = {"lattice_walk_accept": "Counts"}
-    claims = staticmethod(is_lattice)
 
     def __init__(
         self,

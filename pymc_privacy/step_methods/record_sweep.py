@@ -12,7 +12,7 @@ from pymc_privacy._compat import (
 from pymc_privacy.certificate.base import Comparison
 from pymc_privacy.certificate.certifier import Certifier, after_tuning
 from pymc_privacy.model.database import find_databases
-from pymc_privacy.model.marks import is_marked
+from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.points import Point
 from pymc_privacy.step_methods.base import Courier, reals
 from pymc_privacy.step_methods.sweep import Sweep, sweep_statistics
@@ -89,7 +89,7 @@ class RecordSweep(Courier):
     )
     _state_class = RecordSweepState
     shown: ClassVar[dict] = {"record_sweep_accept": "Records"}
-    claims = staticmethod(is_marked)
+    claims = staticmethod(is_record)
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from pymc.model_graph import model_to_mermaid
 from scipy import stats
 
 import pymc_privacy as pmp
-from pymc_privacy.model.marks import is_marked
+from pymc_privacy.model.marks import is_record
 from tests import references
 from tests.stochastic import assert_law, assert_mean, seed_of
 
@@ -38,7 +38,7 @@ def build(*, observed=OBSERVED):
 
 
 def marked(model):
-    return [rv.name for rv in model.basic_RVs if is_marked(rv)]
+    return [rv.name for rv in model.basic_RVs if is_record(rv)]
 
 
 def log_density(model, point=POINT):

@@ -8,7 +8,7 @@ from scipy import optimize, stats
 
 import pymc_privacy as pmp
 from pymc_privacy.errors import ReleaseError
-from pymc_privacy.model.marks import is_marked
+from pymc_privacy.model.marks import is_record
 from tests import references
 
 ROUNDING = 1e-10  # relative, between two formulas of the same density
@@ -112,7 +112,7 @@ def test_a_scalar_is_released_as_it_is_and_has_no_records():
         size = pm.Poisson("size", 10)
         release = pmp.Privatized("release", size, LAPLACE, observed=11.5)
     assert release.type.shape == ()
-    assert not is_marked(size)
+    assert not is_record(size)
     found = release_density(model)({"size": np.array(8)})
     assert found == pytest.approx(stats.laplace.logpdf(11.5, 8, 2.0), rel=ROUNDING)
 
@@ -234,7 +234,7 @@ def test_a_local_release_shares_the_dimension_of_its_records():
         x = pm.Normal("x", dims="person")
         pmp.Privatized("release", x, LAPLACE, local=True, observed=VALUES, dims="person")
         prior = pm.sample_prior_predictive(3, random_seed=1)
-    assert is_marked(x)
+    assert is_record(x)
     for group in (prior["observed_data"], prior["prior_predictive"]):
         assert group["release"].coords["person"].values.tolist() == list("abcde")
 
@@ -245,7 +245,7 @@ def test_columns_may_be_known_by_their_dimension_alone():
         release = pmp.Privatized("release", x, LAPLACE, observed=[1.0, 2.0], dims="column")
         with pytest.raises(ReleaseError, match=r"must have shape \(2,\).*got observed of shape"):
             pmp.Privatized("other", x, LAPLACE, observed=[1.0, 2.0, 3.0])
-    assert is_marked(x)
+    assert is_record(x)
     assert release.type.shape == (2,)
     found = release_density(model)({"x": np.ones((5, 2)), "mu": np.zeros(2)})
     assert found == pytest.approx(stats.laplace.logpdf([1.0, 2.0], 5.0, 2.0).sum(), rel=ROUNDING)
@@ -434,7 +434,7 @@ def a_single_record():
 def test_records_are_marked_and_parameters_are_not(write):
     with pm.Model() as model:
         expected = write()
-    assert {rv.name for rv in model.basic_RVs if is_marked(rv)} == expected
+    assert {rv.name for rv in model.basic_RVs if is_record(rv)} == expected
     density = model.compile_logp(mode="FAST_COMPILE")
     assert np.isfinite(density(model.initial_point(random_seed=1)))
 

@@ -19,7 +19,7 @@ from pymc_privacy.errors import (
     SamplingError,
 )
 from pymc_privacy.model.assignment import MOST_PARAMETERS, assign_records
-from pymc_privacy.model.marks import is_marked
+from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.releases import released_contributions
 from pymc_privacy.results import attach_privacy
 from tests import references
@@ -278,8 +278,8 @@ def test_effects_that_the_model_looks_at_elsewhere_are_parameters(request, late)
                 pmp.RecordSweep()
             assign_records(model, [], released_contributions(model))
         step = [pmp.RecordSweep([x]), pm.NUTS([effect])]
-    assert not is_marked(effect)
-    assert is_marked(x)
+    assert not is_record(effect)
+    assert is_record(x)
     result = quick(model, step=step, draws=2000, tune=500, chains=1, random_seed=seed_of(request))
     design = np.vstack([np.eye(4)[person], np.ones(4)])
     variance = np.append(np.ones(6), 4 + 1.0)

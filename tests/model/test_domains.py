@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_privacy as pmp
-from pymc_privacy.model.marks import is_interwoven, is_marked
+from pymc_privacy.model.marks import is_interwoven, is_record
 from tests.short_runs import SHORT
 from tests.stochastic import assert_mean, seed_of
 
@@ -39,7 +39,7 @@ def test_they_are_left_to_nuts(records):
     with pm.Model() as model:
         x = records()
         pmp.Privatized("s", x, NOISE, observed=3.0)
-    assert is_marked(x)
+    assert is_record(x)
     assert not any(map(is_interwoven, model.free_RVs))
 
 

@@ -13,7 +13,7 @@ from pymc_privacy.certificate.records import compare_records
 from pymc_privacy.densities.noise import noise_of
 from pymc_privacy.model.assignment import assign_records
 from pymc_privacy.model.database import find_databases
-from pymc_privacy.model.marks import is_interwoven, is_marked
+from pymc_privacy.model.marks import is_interwoven, is_record
 from pymc_privacy.model.points import prior_points
 from pymc_privacy.model.releases import released_contributions
 from pymc_privacy.targets.interweave import compile_parameters
@@ -26,9 +26,9 @@ RECIPES = recipes()
 def compared(model):
     """Return everything that a step method would compare before its first draw."""
     assign_records(model, [], released_contributions(model))
-    records = [rv for rv in model.free_RVs if is_marked(rv)]
+    records = [rv for rv in model.free_RVs if is_record(rv)]
     parameters = [
-        model.rvs_to_values[rv] for rv in model.free_RVs if is_interwoven(rv) and not is_marked(rv)
+        model.rvs_to_values[rv] for rv in model.free_RVs if is_interwoven(rv) and not is_record(rv)
     ]
     names = [value.name for value in parameters]
     databases = find_databases(model, records)

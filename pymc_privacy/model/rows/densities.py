@@ -9,7 +9,7 @@ from typing import Any
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import CategoricalRV, Model, MvNormalRV, TensorVariable, law_parameters
-from pymc_privacy.model.marks import is_marked
+from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.rows.expressions import MOST_UNROLLED
 from pymc_privacy.reparameterise import reparameterisation_of
 from pymc_privacy.reparameterise.multivariate import factor_of
@@ -20,7 +20,7 @@ def row_density(model: Model, factor: TensorVariable) -> TensorVariable | None:
 
     Parameters outside their domain are not looked for: a model is checked where it starts.
     """
-    if not is_marked(factor) or model.rvs_to_transforms[factor] is not None:
+    if not is_record(factor) or model.rvs_to_transforms[factor] is not None:
         return None
     written = _row_density(factor.owner.op, factor, *law_parameters(factor))
     return None if written is None else model.replace_rvs_by_values([written])[0]
