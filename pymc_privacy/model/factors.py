@@ -7,7 +7,7 @@ from its bound is off by 1.7e-8 z², and no longer that of its draws.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pytensor.tensor as pt
 
@@ -53,6 +53,19 @@ def log_densities(
 
     known = _kept[jacobian].get(model, parts, derive)
     return [known[factor] for factor in factors]
+
+
+def densities_that_see(
+    model: Model, value: TensorVariable, *, without: Collection[TensorVariable]
+) -> Densities:
+    """Return the log densities that depend on a value variable, but for those of some factors.
+
+    By values: where a transform depends on it, it moves another variable, and with that whatever
+    depends on it.
+    """
+    others = [factor for factor in factors_of(model) if factor not in without]
+    terms = zip(others, log_densities(model, others), strict=True)
+    return {factor: term for factor, term in terms if value in set(ancestors([term]))}
 
 
 def joint_log_density(model: Model, factors: Sequence[TensorVariable]) -> TensorVariable:

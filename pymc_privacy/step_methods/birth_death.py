@@ -377,7 +377,7 @@ class BirthDeath(Courier):
         """Adapt all moves to what has just happened."""
         iteration = self.trail.walk.iteration
         if not self._settles():
-            self.jump_log_scale += 2 * (1 + iteration) ** -0.6 * (jump_accept - JUMP_ACCEPT)
+            self.jump_log_scale += tuning.gain(iteration) * (jump_accept - JUMP_ACCEPT)
         most = max(resizing.capacity for resizing in self._resizings)
         self.jump_log_scale = min(max(self.jump_log_scale, math.log(0.5)), math.log(most))
         gradients, bends = self._program.gradients, self._program.interweaves

@@ -39,7 +39,7 @@ from pymc_privacy.errors import RecordError
 from pymc_privacy.functions.calls import CompiledCall
 from pymc_privacy.model.database import Database, find_databases
 from pymc_privacy.model.exact_length import with_exact_length
-from pymc_privacy.model.factors import factors_of, log_densities
+from pymc_privacy.model.factors import densities_that_see
 from pymc_privacy.model.sized_records import is_sized, law_of, size_of, sizes_of
 from pymc_privacy.model.start import start_of
 from pymc_privacy.targets.base import (
@@ -328,11 +328,9 @@ def compile_log_size(
     """
     value = model.rvs_to_values[model[database.size]]
     records = {*database.database.records, *database.database.releases}
-    factors = [factor for factor in factors_of(model) if factor not in records]
-    # By values: a transform that depends on the size moves its variable, and what depends on that.
-    terms = [t for t in log_densities(model, factors) if value in set(ancestors([t]))]
+    terms = densities_that_see(model, value, without=records)
     sizes = pt.vector("sizes", dtype=value.dtype)
-    total = sum(term.sum() for term in terms)
+    total = sum(term.sum() for term in terms.values())
     # A density that is flat beyond its argument would come out as a single number.
     log_size = pt.zeros(sizes.shape) + vectorize_graph(total, {value: sizes})
     inputs = [v for v in model.value_vars if v in set(ancestors([log_size])) and v is not value]

@@ -20,7 +20,13 @@ from pymc_privacy.algorithms.numerics.integer_kernel import Fibre, equal_columns
 from pymc_privacy.distributions.linear_measurements import exact_totals, is_exact, measurements_of
 from pymc_privacy.errors import RecordError
 from pymc_privacy.mechanisms import DiscreteGaussian, Gaussian
-from pymc_privacy.model.factors import by_row, factors_of, joint_log_density, log_densities
+from pymc_privacy.model.factors import (
+    by_row,
+    densities_that_see,
+    factors_of,
+    joint_log_density,
+    log_densities,
+)
 from pymc_privacy.model.locality import Probe
 from pymc_privacy.model.points import probing_point
 from pymc_privacy.model.start import start_of
@@ -147,16 +153,7 @@ def _known_sums(model: Model, counts: TensorVariable) -> tuple[np.ndarray, ...]:
 def _weights(model: Model, counts: TensorVariable) -> dict[TensorVariable, TensorVariable]:
     """Return the factors other than measurements that the counts enter, with their densities."""
     known = {counts, *measurements_of(model, counts)}
-    others = [factor for factor in factors_of(model) if factor not in known]
-    terms = log_densities(model, others)
-    value = model.rvs_to_values[counts]
-    # By values: where a transform depends on the counts, these move the variable, and with it
-    # whatever depends on that.
-    return {
-        factor: term
-        for factor, term in zip(others, terms, strict=True)
-        if value in set(ancestors([term]))
-    }
+    return densities_that_see(model, model.rvs_to_values[counts], without=known)
 
 
 def check_cells(model: Model, counts: TensorVariable, point: Point) -> None:

@@ -49,11 +49,17 @@ def init(size: int, scale: float | None = None) -> Tuning:
 
 
 def rescale(tuning: Tuning, accept: float, target: float) -> Tuning:
-    """Move the scale towards the target acceptance by a vanishing step (Robbins and Monro)."""
-    gain = (1 + tuning.iteration) ** -0.6
-    # Acceptance is an average over a few steps: one bad batch must not move the scale far.
-    log_scale = tuning.log_scale + 2 * gain * (accept - target)
+    """Move the scale towards the target acceptance."""
+    log_scale = tuning.log_scale + gain(tuning.iteration) * (accept - target)
     return tuning._replace(log_scale=log_scale, iteration=tuning.iteration + 1)
+
+
+def gain(iteration: int) -> float:
+    """Return the length of a step of Robbins and Monro, which vanishes slowly.
+
+    Acceptance is an average over a few moves: one bad batch must not change a scale much.
+    """
+    return 2 * (1 + iteration) ** -0.6
 
 
 def bounded(tuning: Tuning, least: float, most: float) -> Tuning:
