@@ -59,8 +59,8 @@ class BirthDeathState(StepMethodState):
 
     tune: bool
     tune_steps: int
-    wide_steps: int
-    wide_accept: float
+    noncentred_steps: int
+    noncentred_accept: float
     centred: tuning.Tuning
     trail: trail.Trail
     jump_log_scale: float
@@ -217,13 +217,13 @@ class BirthDeath(Courier):
             resizing.certify(certifier)
         self._moves: Any = None
         self._reference = Latest(trail.reference)
-        follows, precision = self._program.follows, self._program.noise_precision
-        self._noise_precision = precision if follows else np.empty(0)
+        precision = self._program.noise_precision
+        self._noise_precision = precision if self._program.is_guided else np.empty(0)
         self._parameters = self._program.size - len(databases)
         default = effort.default_centred_steps(self._program) if self._parameters else 0
         self._centred_steps = default if centred_steps is None else centred_steps
-        default = effort.default_wide_steps(self._program)
-        self._planned_wide_steps = default if noncentred_steps is None else noncentred_steps
+        default = effort.default_noncentred_steps(self._program)
+        self._planned_steps = default if noncentred_steps is None else noncentred_steps
         self._counts_leaps = noncentred_steps is None
         self._jumps = -1 if single else jumps
         self._warned = False
@@ -234,8 +234,8 @@ class BirthDeath(Courier):
         self.tune_steps = steps
         self.centred = tuning.init(self._parameters, scale=0.8)
         self.trail = trail.init(self._parameters, len(self._resizings))
-        self.wide_steps = self._planned_wide_steps
-        self.wide_accept = 0.0
+        self.noncentred_steps = self._planned_steps
+        self.noncentred_accept = 0.0
         self.jump_log_scale = math.log(10.0)
         self.largest = (0,) * len(self._resizings)
 
@@ -247,8 +247,8 @@ class BirthDeath(Courier):
 
     def stop_tuning(self) -> None:
         """Keep what was learnt, from here on, and give up a move that was never accepted."""
-        if self.tune and effort.is_hopeless(self.wide_accept, self.tune_steps):
-            self.wide_steps = 0
+        if self.tune and effort.is_hopeless(self.noncentred_accept, self.tune_steps):
+            self.noncentred_steps = 0
         super().stop_tuning()
 
     def _iterate(self, point: Point) -> dict[str, Any]:
@@ -320,14 +320,14 @@ class BirthDeath(Courier):
         program = self._program
         held = tuple(point[name] for name in program.held)
         # No logarithm has a size of zero: then only the parameters move.
-        wide_steps = self.wide_steps if all(numbers) else 0
+        steps = self.noncentred_steps if all(numbers) else 0
         arrays, bounds = with_reserve(
             self.rng,
             point,
             self._resizings,
             numbers,
             self.largest,
-            draw=bool(wide_steps) and program.interweaves,
+            draw=bool(steps) and program.interweaves,
         )
         logs = {
             log_name(r.size): np.asarray(log_nu(self.rng, number))
@@ -352,7 +352,7 @@ class BirthDeath(Courier):
         centred = tuning.padded(self.centred.factor, program.size)
         settings = birth_death.Settings(
             Move(centred, self.centred.scale, self._centred_steps),
-            Move(walk.factor, walk.scale, wide_steps),
+            Move(walk.factor, walk.scale, steps),
             tuple(self.trail.ridge),
             bounds,
             reference,
@@ -371,7 +371,7 @@ class BirthDeath(Courier):
         self._q = q
         if not self._centred_steps:
             info = info._replace(centred_accept=math.nan)
-        return found, info if wide_steps else info._replace(shift=None)
+        return found, info if steps else info._replace(shift=None)
 
     def _learn(self, point: Point, jump_accept: float, moves: Info) -> None:
         """Adapt all moves to what has just happened."""
@@ -395,11 +395,13 @@ class BirthDeath(Courier):
         if tuning.at_milestone(walk, self.tune_steps) and walk.iteration <= self.tune_steps // 2:
             self.largest = tuple(numbers)
         if walk.iteration > self.tune_steps // 2:
-            self.wide_accept = max(self.wide_accept, moves.noncentred_accept, moves.leap_accept)
+            self.noncentred_accept = max(
+                self.noncentred_accept, moves.noncentred_accept, moves.leap_accept
+            )
         learnt = self.trail._replace(walk=walk)
         self.trail = trail.learn(
             learnt, q, moves.shift, moves.leap_accept, self.tune_steps, bends=bends
         )
-        if self._counts_leaps and self._program.follows:
-            planned = self._planned_wide_steps
-            self.wide_steps = guidance.number_of_steps(self.trail.guide, planned)
+        if self._counts_leaps and self._program.is_guided:
+            planned = self._planned_steps
+            self.noncentred_steps = guidance.number_of_steps(self.trail.guide, planned)

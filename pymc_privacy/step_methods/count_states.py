@@ -281,9 +281,9 @@ class CountStates(Courier):
         self.centred = tuning.rescale(self.centred, info.centred_accept, target)
         block = tuning.rescale(self.block, info.block_accept, count_states.BLOCK_ACCEPT)
         self.block = block._replace(log_scale=min(block.log_scale, 0.0))
-        wide = tuning.observe(self.noncentred, info.shift)
-        wide = tuning.rescale(wide, info.noncentred_accept, WALK_ACCEPT)
-        self.noncentred = tuning.learn_factor_in_time(wide, self.tune_steps)
+        walk = tuning.observe(self.noncentred, info.shift)
+        walk = tuning.rescale(walk, info.noncentred_accept, WALK_ACCEPT)
+        self.noncentred = tuning.learn_factor_in_time(walk, self.tune_steps)
 
     def _statistics(self, info: count_states.Info) -> dict[str, float]:
         return {

@@ -20,7 +20,7 @@ def default_centred_steps(program: ParameterProgram) -> int:
     return 4 if program.has_statistics else 2
 
 
-def default_wide_steps(program: ParameterProgram) -> int:
+def default_noncentred_steps(program: ParameterProgram) -> int:
     """Return how many moves with the records one iteration makes."""
     if not program.interweaves:
         # Each draws all records anew, as the sweep does.
@@ -28,7 +28,7 @@ def default_wide_steps(program: ParameterProgram) -> int:
     return 4 if "noncentred" in program.gradients else min(max(32, 20 * program.size), MOST_STEPS)
 
 
-def default_fraction(size: int, wide_steps: int) -> float:
+def default_fraction(size: int, noncentred_steps: int) -> float:
     """Return the part of the records to sweep: about as much work as the other moves.
 
     A step of the walk reads every record in a fraction of the time that the sweep takes to
@@ -36,7 +36,7 @@ def default_fraction(size: int, wide_steps: int) -> float:
     """
     if size < MANY_RECORDS:
         return 1.0
-    return min(1.0, max(wide_steps, 1) / STEPS_PER_SWEEP)
+    return min(1.0, max(noncentred_steps, 1) / STEPS_PER_SWEEP)
 
 
 def is_hopeless(best_accept: float, tune_steps: int) -> bool:

@@ -42,8 +42,8 @@ class InterweaveState(StepMethodState):
 
     tune: bool
     tune_steps: int
-    wide_steps: int
-    wide_accept: float
+    noncentred_steps: int
+    noncentred_accept: float
     centred: tuning.Tuning
     noncentred: tuning.Tuning
     guide: guidance.Guide
@@ -172,16 +172,15 @@ class Interweave(Courier):
         self._reference = Latest(guidance.reference)
         default = effort.default_centred_steps(self._program)
         self._centred_steps = default if centred_steps is None else centred_steps
-        default = effort.default_wide_steps(self._program)
-        wide = default if noncentred_steps is None else noncentred_steps
-        self._planned_wide_steps = wide
+        default = effort.default_noncentred_steps(self._program)
+        self._planned_steps = default if noncentred_steps is None else noncentred_steps
         self._counts_leaps = noncentred_steps is None
         self._sweeps = [
             Sweep(
                 database,
                 compile_kwargs,
                 self._certifier,
-                sweep_fraction or effort.default_fraction(database.size, wide),
+                sweep_fraction or effort.default_fraction(database.size, self._planned_steps),
             )
             for database in self.databases
         ]
@@ -193,8 +192,8 @@ class Interweave(Courier):
         self.centred = tuning.init(self._program.size, scale=0.8)
         self.noncentred = tuning.init(self._program.size)
         self.guide = guidance.init(self._program.size)
-        self.wide_steps = self._planned_wide_steps
-        self.wide_accept = 0.0
+        self.noncentred_steps = self._planned_steps
+        self.noncentred_accept = 0.0
 
     def forget(self) -> None:
         """Read data anew, and drop the contributions of another chain."""
@@ -205,8 +204,8 @@ class Interweave(Courier):
 
     def stop_tuning(self) -> None:
         """Keep what was learnt, from here on, and give up a move that was never accepted."""
-        if self.tune and effort.is_hopeless(self.wide_accept, self.tune_steps):
-            self.wide_steps = 0
+        if self.tune and effort.is_hopeless(self.noncentred_accept, self.tune_steps):
+            self.noncentred_steps = 0
         super().stop_tuning()
 
     def _iterate(self, point: Point) -> dict[str, float]:
@@ -253,7 +252,7 @@ class Interweave(Courier):
         noise_precision = self._program.noise_precision
         return Settings(
             Move(self.centred.factor, self.centred.scale, self._centred_steps),
-            Move(self.noncentred.factor, self.noncentred.scale, self.wide_steps),
+            Move(self.noncentred.factor, self.noncentred.scale, self.noncentred_steps),
             self._reference(self.noncentred, self.guide, noise_precision, leap),
         )
 
@@ -264,23 +263,25 @@ class Interweave(Courier):
         self.centred = tuning.rescale(self.centred, info.centred_accept, target)
         # Given u, the parameters have another covariance than in the posterior: one that
         # follows u, or that of their shifts. Drawn afresh, they have the posterior's.
-        follows = self._program.follows
-        wide = tuning.observe(self.noncentred, q if refreshes or follows else info.shift)
+        is_guided = self._program.is_guided
+        walk = tuning.observe(self.noncentred, q if refreshes or is_guided else info.shift)
         target = TRAJECTORY_ACCEPT if "noncentred" in gradients else WALK_ACCEPT
-        wide = tuning.rescale(wide, info.noncentred_accept, target)
+        walk = tuning.rescale(walk, info.noncentred_accept, target)
         if refreshes:
-            wide = tuning.bounded(wide, *effort.REFRESH_SCALES)
-        if follows:
-            wide, self.guide = guidance.learn(
-                wide, self.guide, info.shift, info.leap_accept, self.tune_steps
+            walk = tuning.bounded(walk, *effort.REFRESH_SCALES)
+        if is_guided:
+            walk, self.guide = guidance.learn(
+                walk, self.guide, info.shift, info.leap_accept, self.tune_steps
             )
             if self._counts_leaps:
-                self.wide_steps = guidance.number_of_steps(self.guide, self._planned_wide_steps)
+                self.noncentred_steps = guidance.number_of_steps(self.guide, self._planned_steps)
         else:
-            wide = tuning.learn_factor_in_time(wide, self.tune_steps)
-        if wide.iteration > self.tune_steps // 2:
-            self.wide_accept = max(self.wide_accept, info.noncentred_accept, info.leap_accept)
-        self.noncentred = wide
+            walk = tuning.learn_factor_in_time(walk, self.tune_steps)
+        if walk.iteration > self.tune_steps // 2:
+            self.noncentred_accept = max(
+                self.noncentred_accept, info.noncentred_accept, info.leap_accept
+            )
+        self.noncentred = walk
 
 
 def _check_complete(model: Any, records: Sequence[Any]) -> None:

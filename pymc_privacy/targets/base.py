@@ -66,7 +66,7 @@ class ParameterProgram:
         return "noncentred" in self.functions
 
     @property
-    def follows(self) -> bool:
+    def is_guided(self) -> bool:
         """Whether moves with the records can follow what these are made of.
 
         With very many parameters the slopes of the statistic would cost more than they gain.

@@ -65,7 +65,7 @@ class MovesByAddress:
 
     def __init__(self, program: ParameterProgram):
         self._program = program
-        template = leaps if program.follows else interweave
+        template = leaps if program.is_guided else interweave
         functions = {name: by_address.FUNCTIONS[name] for name in program.functions}
         self._moves = once_for_all(
             lambda remember: template.compile_moves(

@@ -169,12 +169,12 @@ def moves(request):
     return request.param.compile_moves(GRAPHS, gradients=())
 
 
-def moved(moves, rng, how, wide_steps=50):
+def moved(moves, rng, how, steps=50):
     """Return parameters and records after one iteration without moves given the records."""
     told = (np.array([how]),)
     data = interweave.CarriedData((), (), told, told, told, ())
     move = Move(np.eye(1), 0.5, 0)
-    settings = interweave.Settings(move, move._replace(steps=wide_steps), guidance.unguided())
+    settings = interweave.Settings(move, move._replace(steps=steps), guidance.unguided())
     state = interweave.State(np.array([2.0]), (X,))
     (q, (x,)), _ = moves(rng, state, (), settings, data)
     return q, x
@@ -188,7 +188,7 @@ def test_what_was_accepted_is_carried(moves, rng):
 
 def test_what_was_not_accepted_is_not_written(moves, rng):
     """Not even the same records again, which would be rounded a little more every time."""
-    for q, x in (moved(moves, rng, RIGHT, wide_steps=0), moved(moves, rng, NEVER)):
+    for q, x in (moved(moves, rng, RIGHT, steps=0), moved(moves, rng, NEVER)):
         assert q == 2
         np.testing.assert_array_equal(x, X)
 

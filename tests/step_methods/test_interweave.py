@@ -411,9 +411,9 @@ def test_a_move_that_is_never_accepted_is_given_up():
         x = pm.SkewNormal("x", mu=0.0, sigma=1.0, alpha=skew, shape=400)
         pmp.Privatized("s", pt.clip(x, -9, 9), pmp.Laplace(scale=1e-6), observed=80.0)
     step = pmp.Interweave(model=model)
-    assert step.wide_steps > 0
+    assert step.noncentred_steps > 0
     result = sample(model, step=step, tune=200, draws=5, chains=1)
-    assert step.wide_steps == 0
+    assert step.noncentred_steps == 0
     assert (result.sample_stats["interweave_noncentred_accept"] == 0).all()
 
 

@@ -56,7 +56,7 @@ def settings(program):
     size = program.size
     walk = tuning.init(size)._replace(centre=np.full(size, 0.1))
     guided = guidance.reference(walk, guidance.init(size), program.noise_precision, True)
-    reference = guided if program.follows else guidance.unguided()
+    reference = guided if program.is_guided else guidance.unguided()
     return Settings(Move(np.eye(size), 0.3, 3), Move(np.eye(size), 0.4, 12), reference)
 
 
@@ -65,7 +65,7 @@ def settings(program):
 def test_moves_are_those_that_are_compiled_with_the_functions(write):
     program, point, _ = program_of(write)
     jitted, remember = jitted_functions(program)
-    template = leaps if program.follows else interweave
+    template = leaps if program.is_guided else interweave
     together = template.compile_moves(jitted, gradients=program.gradients, remember=remember)
     by_address = MovesByAddress(program)
     held = tuple(point[name] for name in program.held)
