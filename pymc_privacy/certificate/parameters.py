@@ -194,7 +194,7 @@ def _noncentred(
 ) -> Iterator[Comparison]:
     names = _others(reference, databases)
     weight = log_weight(reference.model, carried)
-    is_weighted = bool(carried.weights)
+    is_weighted = bool(carried.base_log_weights)
     for label, here, there in pairs:
         before = reference.terms(here)
         if not math.isfinite(before.total(reference.factors)):
@@ -253,10 +253,10 @@ def base_of(
 
 def log_weight(model: Model, carried: CarriedRecords) -> LogWeight:
     """Return the log density of base variates as a function of a point and of them."""
-    if not carried.weights:
+    if not carried.base_log_weights:
         return lambda point, u: 0.0
     values = model.value_vars
-    function = plain_function([*values, *carried.columns], carried.weights)
+    function = plain_function([*values, *carried.columns], carried.base_log_weights)
 
     def weight(point: Point, u: Sequence[np.ndarray]) -> float:
         with np.errstate(all="ignore"):
@@ -413,7 +413,7 @@ def _carried_law(
     carried: CarriedRecords,
 ) -> Iterator[Comparison]:
     """Compare the law of records that were drawn at one point and carried to another."""
-    if carried.weights:
+    if carried.base_log_weights:
         return
     records = [rv for rv in reference.model.free_RVs if _value(reference, rv) in program.records]
     draw = conditional_sampler(reference.model, records)

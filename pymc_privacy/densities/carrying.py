@@ -27,7 +27,7 @@ class CarriedRecords:
     """The same in the coordinates of the value variables."""
     by_value: dict[TensorVariable, TensorVariable]
     """The same by value variable."""
-    weights: list[TensorVariable]
+    base_log_weights: list[TensorVariable]
     """Log densities of u that depend on parameters, with records on the first axis."""
 
 
@@ -67,7 +67,7 @@ def carry_records(model: Model, records: Sequence[TensorVariable]) -> CarriedRec
         natural=dict(zip(records, graphs, strict=False)),
         values=carried,
         by_value=dict(zip(values, carried, strict=True)),
-        weights=graphs[2 * len(records) :],
+        base_log_weights=graphs[2 * len(records) :],
     )
 
 

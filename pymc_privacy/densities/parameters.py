@@ -126,7 +126,7 @@ def weight_of_base(
 ) -> TensorVariable:
     """Return the log density of the base variates, as far as parameters enter it."""
     rows = RowExpressions(carried.columns, parameters)
-    sums = [_column_sums(weight, rows, detail).sum() for weight in carried.weights]
+    sums = [_column_sums(weight, rows, detail).sum() for weight in carried.base_log_weights]
     return reduce(pt.add, sums, pt.constant(0.0))
 
 
