@@ -97,7 +97,8 @@ def _without_numbers(fgraph: FunctionGraph, order: Sequence[Apply]) -> Structure
             if variable.type.dtype == "float64" and np.size(variable.data) == 1:
                 numbers[stand_in] = variable.data.item()
             else:
-                arrays[stand_in] = variable.data
+                # The user may write into theirs again.
+                arrays[stand_in] = np.array(variable.data, order="C")
         nodes.append(Apply(op, given, [output.clone() for output in node.outputs]))
         made.update(zip(node.outputs, nodes[-1].outputs, strict=True))
     vector = pt.dvector()

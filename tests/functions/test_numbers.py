@@ -76,6 +76,13 @@ def test_another_number_of_draws_has_the_same_key():
     assert keys[0] == keys[1]
 
 
+def test_an_array_that_is_written_into_later_is_still_what_it_was():
+    weights = np.array([1.0, 2.0, 4.0])
+    function = compiled(lambda x: weights * x)
+    weights[:] = 0
+    np.testing.assert_array_equal(function(X), [0.5, -3.0, 10.0])
+
+
 def test_elements_of_a_vector_have_their_own_dimensions():
     vector = pt.dvector()
     parts = Unpack(1, (None, 0, 2))(vector)
