@@ -43,8 +43,8 @@ from pymc_privacy._compat import (
 
 _OF_NUMBERS = (Elemwise, FusedElemwise, Alloc, AdvancedSubtensor, RandomVariableWithCoreShape)
 """Operations for which any whole number is as good as another."""
-# More of them make a tuple that the compiler takes for a list.
-_MOST_UNPACKED = 24
+# Longer ones Python builds as lists, and calls of so many arguments too.
+LONGEST_TUPLE = 24
 
 
 class StructureLinker(NumbaLinker):
@@ -153,8 +153,8 @@ def _compile_unpack(op: Unpack, node: Apply, **kwargs: Any) -> tuple[Any, str]:
 def _unpacked(vector: Variable, numbers: list[Variable]) -> list[Apply]:
     """Return nodes whose outputs are some variables, from the elements of a vector."""
     nodes = []
-    for first in range(0, len(numbers), _MOST_UNPACKED):
-        some = numbers[first : first + _MOST_UNPACKED]
+    for first in range(0, len(numbers), LONGEST_TUPLE):
+        some = numbers[first : first + LONGEST_TUPLE]
         dimensions = [None if isinstance(v.type, ScalarType) else v.type.ndim for v in some]
         nodes.append(Apply(Unpack(first, tuple(dimensions)), [vector], some))
     return nodes

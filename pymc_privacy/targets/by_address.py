@@ -23,6 +23,7 @@ from pymc_privacy.algorithms.machine_code.caching import compiled, fingerprint
 from pymc_privacy.algorithms.proposals import leaps
 from pymc_privacy.errors import CertificateError
 from pymc_privacy.functions.calls import DirectCall, shared_values
+from pymc_privacy.functions.numbers import LONGEST_TUPLE
 from pymc_privacy.targets.base import ParameterProgram
 
 _VECTOR, _INTEGERS = types.float64[::1], types.int64[::1]
@@ -368,8 +369,12 @@ def _wrapped(
         lines.append(_reading(each, at, dimensions, kind))
         at += 1 + dimensions
     rng = "rng, " if name in _DRAWS else ""
-    arguments = "".join(f", given{k}" for k in range(len(given)))
-    body = [f"result = f({rng}q{arguments})", *_writing(program, name, len(found))]
+    lines.append(f"arguments0 = ({rng}q,)")
+    read = [f"given{k}" for k in range(len(given))]
+    groups = [read[k : k + LONGEST_TUPLE] for k in range(0, len(read), LONGEST_TUPLE)]
+    for k, group in enumerate(groups):
+        lines.append(f"arguments{k + 1} = arguments{k} + ({', '.join(group)},)")
+    body = [f"result = f(*arguments{len(groups)})", *_writing(program, name, len(found))]
     source = "\n".join(
         [
             f"def wrapped({rng}q, out, context):",

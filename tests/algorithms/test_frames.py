@@ -9,7 +9,7 @@ from pymc_privacy.algorithms.proposals import frames, leaps
 from tests.stochastic import Z_LIMIT, seed_of, z_of_mean
 
 # Two parameters and the log of a size; at the middle knot, other origins and factors.
-FRAME = (
+FRAME = frames.Frame(
     np.array([-1.0, 0.0, 1.5]),
     np.array([5.0, 6.0, 8.0]),
     np.array([[0.0, 1.0], [0.5, 0.0], [3.0, -1.0]]),

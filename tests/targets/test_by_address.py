@@ -99,6 +99,23 @@ def test_data_that_are_set_anew_are_read():
     np.testing.assert_array_equal(ends[1], ends[2])
 
 
+def with_many_arrays():
+    mu = pm.Normal("mu", 0, 1)
+    x = pm.Normal("x", mu, 1, shape=3)
+    for k, row in enumerate(np.random.default_rng(1).normal(size=(40, 3))):
+        pm.Potential(f"wave {k}", pm.math.cos(row * mu))
+    pmp.Privatized("s", x, pmp.Laplace(scale=2.0), observed=1.0)
+
+
+def test_a_function_may_read_any_number_of_arrays():
+    program, point, _ = program_of(with_many_arrays)
+    assert len(program.data()["centred"]) > 40
+    state = State(program.flatten(point), tuple(point[name] for name in program.records))
+    moved, _ = MovesByAddress(program)(np.random.default_rng(4), state, (), settings(program))
+    assert np.isfinite(moved.q).all()
+    assert moved.q != state.q
+
+
 def test_two_models_share_their_moves():
     one, two = (program_of(lambda r=r: real_records(r))[0] for r in (9.0, -4.0))
     assert MovesByAddress(one)._moves is MovesByAddress(two)._moves
