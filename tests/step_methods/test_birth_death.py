@@ -356,8 +356,12 @@ def test_a_missing_jacobian_is_noticed(monkeypatch, request):
 @pytest.mark.usefixtures("the_certificate_is_blind")
 def test_a_dropped_release_of_the_size_is_noticed(monkeypatch, request):
     # Geweke's check would not do: without that release the step is right for another model.
-    real = sizing.factors_of
-    monkeypatch.setattr(sizing, "factors_of", lambda m: [f for f in real(m) if f.name != "n_dp"])
+    real = sizing.densities_that_see
+
+    def but_one(*args, **kwargs):
+        return {f: term for f, term in real(*args, **kwargs).items() if f.name != "n_dp"}
+
+    monkeypatch.setattr(sizing, "densities_that_see", but_one)
     model = coins()
     pm.set_data({"s_data": 3.2, "n_dp_data": 14.0}, model=model)
     with model:
