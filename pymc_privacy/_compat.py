@@ -95,7 +95,6 @@ from pytensor.tensor.basic import (
     Alloc,
     ARange,
     Join,
-    ScalarFromTensor,
     Split,
     get_underlying_scalar_constant_value,
 )
@@ -252,7 +251,6 @@ __all__ = [
     "Reshape",
     "SamplerWarning",
     "ScalarConstant",
-    "ScalarFromTensor",
     "ScalarOp",
     "ScalarType",
     "Shape",

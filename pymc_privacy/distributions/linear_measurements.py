@@ -199,7 +199,7 @@ class LinearMeasurements(Distribution):
         release = super().__new__(
             cls, name, counts, checked, mechanism, observed=observed, dims=dims
         )
-        _mark_counts(counts)
+        mark(counts, LatticeCounts, "lattice_walk")
         if invariants is not None:
             if not isinstance(invariants, list | tuple) or len(invariants) != 2:
                 wanted = "a pair: a matrix and the exact totals of its rows"
@@ -228,11 +228,6 @@ class LinearMeasurements(Distribution):
         rng = kwargs.pop("rng", None) or pt.random.shared_rng(seed=None)
         _, release = op(counts, rng=rng, return_next_rng=True, **kwargs)
         return release
-
-
-def is_lattice(variable: TensorVariable) -> bool:
-    """Tell whether a variable is counts of which totals are known."""
-    return variable.owner is not None and isinstance(variable.owner.op, LatticeCounts)
 
 
 def measurements_of(model: Model, counts: TensorVariable) -> list[TensorVariable]:
@@ -320,11 +315,6 @@ def _checked(name: str, observed: Any, matrix: np.ndarray, mechanism: Mechanism)
         )
     expected = pt.tensor(shape=(len(matrix),), dtype="int64")
     return check_release(name, observed, expected, mechanism, local=True)
-
-
-def _mark_counts(counts: TensorVariable) -> None:
-    if not is_lattice(counts):
-        mark(counts, LatticeCounts, "lattice_walk")
 
 
 def _start_within(counts: TensorVariable, model: Model) -> None:

@@ -42,10 +42,11 @@ def shared_values(function: Any, given: int) -> tuple[np.ndarray, ...]:
 
     Data, the lengths of dimensions and numbers are inputs too, behind those that are given.
     """
-    containers = [container.storage for container in function.input_storage]
-    # What is interpreted has its numbers in its graph.
-    inputs = getattr(function.vm, "inputs", containers)
-    return tuple(storage[0] for storage in inputs[given:])
+    inputs = getattr(function.vm, "inputs", None)
+    if inputs is None:
+        # What is interpreted has its numbers in its graph.
+        inputs = [container.storage for container in function.input_storage]
+    return tuple([storage[0] for storage in inputs[given:]])
 
 
 def _single_entry(jitted: Any) -> Any:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
+from itertools import batched
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -152,11 +153,11 @@ def _compile_unpack(op: Unpack, node: Apply, **kwargs: Any) -> tuple[Any, str]:
 
 def _unpacked(vector: Variable, numbers: list[Variable]) -> list[Apply]:
     """Return nodes whose outputs are some variables, from the elements of a vector."""
-    nodes = []
-    for first in range(0, len(numbers), LONGEST_TUPLE):
-        some = numbers[first : first + LONGEST_TUPLE]
+    nodes, first = [], 0
+    for some in batched(numbers, LONGEST_TUPLE):
         dimensions = [None if isinstance(v.type, ScalarType) else v.type.ndim for v in some]
-        nodes.append(Apply(Unpack(first, tuple(dimensions)), [vector], some))
+        nodes.append(Apply(Unpack(first, tuple(dimensions)), [vector], list(some)))
+        first += len(some)
     return nodes
 
 

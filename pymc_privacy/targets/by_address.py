@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
+from itertools import batched
 from typing import Any
 
 import numpy as np
@@ -370,8 +371,7 @@ def _wrapped(
         at += 1 + dimensions
     rng = "rng, " if name in _DRAWS else ""
     lines.append(f"arguments0 = ({rng}q,)")
-    read = [f"given{k}" for k in range(len(given))]
-    groups = [read[k : k + LONGEST_TUPLE] for k in range(0, len(read), LONGEST_TUPLE)]
+    groups = list(batched([f"given{k}" for k in range(len(given))], LONGEST_TUPLE))
     for k, group in enumerate(groups):
         lines.append(f"arguments{k + 1} = arguments{k} + ({', '.join(group)},)")
     body = [f"result = f(*arguments{len(groups)})", *_writing(program, name, len(found))]
