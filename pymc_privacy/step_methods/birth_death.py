@@ -14,7 +14,7 @@ from pymc_privacy._compat import (
     dataclass_state,
 )
 from pymc_privacy.algorithms import birth_death
-from pymc_privacy.algorithms.adaptation import guidance, trail, tuning
+from pymc_privacy.algorithms.adaptation import local_proposal, ridge_adaptation, tuning
 from pymc_privacy.algorithms.birth_death import JUMP_ACCEPT
 from pymc_privacy.algorithms.interweave import (
     TRAJECTORY_ACCEPT,
@@ -62,7 +62,7 @@ class BirthDeathState(StepMethodState):
     noncentred_steps: int
     noncentred_accept: float
     centred: tuning.Tuning
-    trail: trail.Trail
+    ridge: ridge_adaptation.RidgeAdaptation
     jump_log_scale: float
     largest: tuple[int, ...]
 
@@ -216,7 +216,7 @@ class BirthDeath(Courier):
         for resizing in self._resizings:
             resizing.certify(certifier)
         self._moves: Any = None
-        self._reference = Latest(trail.reference)
+        self._reference = Latest(ridge_adaptation.reference)
         precision = self._program.noise_precision
         self._noise_precision = precision if self._program.is_guided else np.empty(0)
         self._parameters = self._program.size - len(databases)
@@ -233,7 +233,7 @@ class BirthDeath(Courier):
         """Forget what was learnt, and plan to learn for so many steps."""
         self.tune_steps = steps
         self.centred = tuning.init(self._parameters, scale=0.8)
-        self.trail = trail.init(self._parameters, len(self._resizings))
+        self.ridge = ridge_adaptation.init(self._parameters, len(self._resizings))
         self.noncentred_steps = self._planned_steps
         self.noncentred_accept = 0.0
         self.jump_log_scale = math.log(10.0)
@@ -274,7 +274,7 @@ class BirthDeath(Courier):
             "birth_death_centred_accept": moves.centred_accept,
             "birth_death_noncentred_accept": moves.noncentred_accept,
             "birth_death_leap_accept": moves.leap_accept,
-            "birth_death_noncentred_scale": self.trail.walk.scale,
+            "birth_death_noncentred_scale": self.ridge.walk.scale,
         }
         statistics["warning"] = self._warn(statistics["birth_death_capacity_hits"])
         if self.tune:
@@ -302,7 +302,7 @@ class BirthDeath(Courier):
         return (
             self.tune
             and self._jumps >= 0
-            and self.trail.walk.iteration < SETTLING * self.tune_steps
+            and self.ridge.walk.iteration < SETTLING * self.tune_steps
         )
 
     def _warn(self, hits: int) -> SamplerWarning | None:
@@ -343,17 +343,17 @@ class BirthDeath(Courier):
             )
         if self._moves is None:
             self._moves = DirectCall(jitted_sized_moves(program))
-        walk = self.trail.walk
+        walk = self.ridge.walk
         if self._settles():
-            walk, reference = trail.held(self.trail), guidance.unguided()
+            walk, reference = ridge_adaptation.held(self.ridge), local_proposal.unguided()
         else:
-            leap = guidance.tries(self.trail.guide, walk, self.tune_steps)
-            reference = self._reference(self.trail, self._noise_precision, leap)
+            leap = local_proposal.tries(self.ridge.proposal, walk, self.tune_steps)
+            reference = self._reference(self.ridge, self._noise_precision, leap)
         centred = tuning.padded(self.centred.factor, program.size)
         settings = birth_death.Settings(
             Move(centred, self.centred.scale, self._centred_steps),
             Move(walk.factor, walk.scale, steps),
-            tuple(self.trail.ridge),
+            tuple(self.ridge.ridge),
             bounds,
             reference,
         )
@@ -375,7 +375,7 @@ class BirthDeath(Courier):
 
     def _learn(self, point: Point, jump_accept: float, moves: Info) -> None:
         """Adapt all moves to what has just happened."""
-        iteration = self.trail.walk.iteration
+        iteration = self.ridge.walk.iteration
         if not self._settles():
             self.jump_log_scale += tuning.gain(iteration) * (jump_accept - JUMP_ACCEPT)
         most = max(resizing.capacity for resizing in self._resizings)
@@ -389,7 +389,7 @@ class BirthDeath(Courier):
         if all(numbers) and not self._settles():
             logs = [log_nu(self.rng, number) for number in numbers]
             q = np.concatenate([self._q[: self._parameters], logs])
-        walk = tuning.rescale(self.trail.walk, moves.noncentred_accept, WALK_ACCEPT)
+        walk = tuning.rescale(self.ridge.walk, moves.noncentred_accept, WALK_ACCEPT)
         if not bends:
             walk = tuning.bounded(walk, *effort.REFRESH_SCALES)
         if tuning.at_milestone(walk, self.tune_steps) and walk.iteration <= self.tune_steps // 2:
@@ -398,10 +398,10 @@ class BirthDeath(Courier):
             self.noncentred_accept = max(
                 self.noncentred_accept, moves.noncentred_accept, moves.leap_accept
             )
-        learnt = self.trail._replace(walk=walk)
-        self.trail = trail.learn(
+        learnt = self.ridge._replace(walk=walk)
+        self.ridge = ridge_adaptation.learn(
             learnt, q, moves.shift, moves.leap_accept, self.tune_steps, bends=bends
         )
         if self._counts_leaps and self._program.is_guided:
             planned = self._planned_steps
-            self.noncentred_steps = guidance.number_of_steps(self.trail.guide, planned)
+            self.noncentred_steps = local_proposal.number_of_steps(self.ridge.proposal, planned)

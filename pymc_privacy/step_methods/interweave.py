@@ -13,7 +13,7 @@ from pymc_privacy._compat import (
     ancestors,
     dataclass_state,
 )
-from pymc_privacy.algorithms.adaptation import guidance, tuning
+from pymc_privacy.algorithms.adaptation import local_proposal, tuning
 from pymc_privacy.algorithms.interweave import (
     TRAJECTORY_ACCEPT,
     WALK_ACCEPT,
@@ -46,7 +46,7 @@ class InterweaveState(StepMethodState):
     noncentred_accept: float
     centred: tuning.Tuning
     noncentred: tuning.Tuning
-    guide: guidance.Guide
+    proposal: local_proposal.LocalProposal
 
 
 class Interweave(Courier):
@@ -169,7 +169,7 @@ class Interweave(Courier):
             self.databases,
         )
         self._moves: Any = None
-        self._reference = Latest(guidance.reference)
+        self._reference = Latest(local_proposal.reference)
         default = effort.default_centred_steps(self._program)
         self._centred_steps = default if centred_steps is None else centred_steps
         default = effort.default_noncentred_steps(self._program)
@@ -191,7 +191,7 @@ class Interweave(Courier):
         self.tune_steps = steps
         self.centred = tuning.init(self._program.size, scale=0.8)
         self.noncentred = tuning.init(self._program.size)
-        self.guide = guidance.init(self._program.size)
+        self.proposal = local_proposal.init(self._program.size)
         self.noncentred_steps = self._planned_steps
         self.noncentred_accept = 0.0
 
@@ -248,12 +248,12 @@ class Interweave(Courier):
         return self._certifier.compare_swept(after_tuning(point, there), compiled, program)
 
     def _settings(self) -> Settings:
-        leap = guidance.tries(self.guide, self.noncentred, self.tune_steps)
+        leap = local_proposal.tries(self.proposal, self.noncentred, self.tune_steps)
         noise_precision = self._program.noise_precision
         return Settings(
             Move(self.centred.factor, self.centred.scale, self._centred_steps),
             Move(self.noncentred.factor, self.noncentred.scale, self.noncentred_steps),
-            self._reference(self.noncentred, self.guide, noise_precision, leap),
+            self._reference(self.noncentred, self.proposal, noise_precision, leap),
         )
 
     def _learn(self, q: np.ndarray, info: Info) -> None:
@@ -270,11 +270,13 @@ class Interweave(Courier):
         if refreshes:
             walk = tuning.bounded(walk, *effort.REFRESH_SCALES)
         if is_guided:
-            walk, self.guide = guidance.learn(
-                walk, self.guide, info.shift, info.leap_accept, self.tune_steps
+            walk, self.proposal = local_proposal.learn(
+                walk, self.proposal, info.shift, info.leap_accept, self.tune_steps
             )
             if self._counts_leaps:
-                self.noncentred_steps = guidance.number_of_steps(self.guide, self._planned_steps)
+                self.noncentred_steps = local_proposal.number_of_steps(
+                    self.proposal, self._planned_steps
+                )
         else:
             walk = tuning.learn_factor_in_time(walk, self.tune_steps)
         if walk.iteration > self.tune_steps // 2:

@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 
 from pymc_privacy.algorithms import interweave
-from pymc_privacy.algorithms.adaptation import guidance, tuning
+from pymc_privacy.algorithms.adaptation import local_proposal, tuning
 from pymc_privacy.algorithms.interweave import Move
 from pymc_privacy.algorithms.machine_code.binding import bind
 from pymc_privacy.algorithms.proposals import leaps
@@ -174,7 +174,7 @@ def moved(moves, rng, how, steps=50):
     told = (np.array([how]),)
     data = interweave.CarriedData((), (), told, told, told, ())
     move = Move(np.eye(1), 0.5, 0)
-    settings = interweave.Settings(move, move._replace(steps=steps), guidance.unguided())
+    settings = interweave.Settings(move, move._replace(steps=steps), local_proposal.unguided())
     state = interweave.State(np.array([2.0]), (X,))
     (q, (x,)), _ = moves(rng, state, (), settings, data)
     return q, x
@@ -217,7 +217,7 @@ def test_a_fresh_record_that_is_no_number_is_refused(rng):
     }
     moves = interweave.compile_moves(graphs, gradients=())
     move = Move(np.eye(1), 0.5, 0)
-    settings = interweave.Settings(move, move._replace(steps=20), guidance.unguided())
+    settings = interweave.Settings(move, move._replace(steps=20), local_proposal.unguided())
     data = interweave.RefreshedData((), (), (), ())
     (q, (x,)), _ = moves(rng, interweave.State(np.ones(1), (X,)), (), settings, data)
     assert q == 1

@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 from scipy import stats
 
-from pymc_privacy.algorithms.adaptation import guidance, tuning
+from pymc_privacy.algorithms.adaptation import local_proposal, tuning
 from pymc_privacy.algorithms.machine_code.binding import bind
 from pymc_privacy.algorithms.proposals import leaps
 from pymc_privacy.algorithms.proposals.frames import Reference, place, single_frame
@@ -203,44 +203,44 @@ def test_information_without_an_inverse_is_no_guide(slope):
 
 def learning(rng, rounds, tune_steps):
     """Learn from independent draws of a Normal law, with the identity in place of slopes."""
-    walk, guide = tuning.init(2), guidance.init(2)
+    walk, proposal = tuning.init(2), local_proposal.init(2)
     for _ in range(rounds):
         draw = rng.multivariate_normal(MEAN, COVARIANCE)
-        t = np.linalg.solve(guide.residual.factor, draw - guide.residual.centre)
+        t = np.linalg.solve(proposal.residual.factor, draw - proposal.residual.centre)
         walk = tuning.rescale(tuning.observe(walk, draw), 0.38, 0.38)
-        walk, guide = guidance.learn(walk, guide, t, 0.25, tune_steps)
-    return walk, guide
+        walk, proposal = local_proposal.learn(walk, proposal, t, 0.25, tune_steps)
+    return walk, proposal
 
 
 def test_the_law_is_learnt_first_and_then_what_it_leaves(rng):
-    walk, guide = learning(rng, 799, 800)
+    walk, proposal = learning(rng, 799, 800)
     np.testing.assert_allclose(walk.centre, MEAN, atol=0.5)
     np.testing.assert_allclose(walk.factor @ walk.factor.T, COVARIANCE, atol=0.8)
-    residual = guide.residual
+    residual = proposal.residual
     np.testing.assert_allclose(residual.centre, MEAN, atol=0.5)
     np.testing.assert_allclose(residual.factor @ residual.factor.T, COVARIANCE, atol=0.8)
-    assert guide.accept == pytest.approx(0.25, abs=0.01)
-    assert guidance.leaps(guide)
+    assert proposal.accept == pytest.approx(0.25, abs=0.01)
+    assert local_proposal.leaps(proposal)
 
 
 def test_another_law_has_other_residuals(rng):
     """At a milestone of the first half what was left of the old law is forgotten."""
-    _, guide = learning(rng, 400, 800)
-    assert guide.residual.iteration == 0
-    np.testing.assert_array_equal(guide.residual.factor, np.eye(2))
-    assert guide.accept > 0.2
+    _, proposal = learning(rng, 400, 800)
+    assert proposal.residual.iteration == 0
+    np.testing.assert_array_equal(proposal.residual.factor, np.eye(2))
+    assert proposal.accept > 0.2
 
 
 @pytest.mark.parametrize(
     ("accept", "steps"), [(0.0, 180), (0.019, 180), (0.1, 100), (0.2, 50), (0.9, 20)]
 )
 def test_leaps_that_are_accepted_save_steps(accept, steps):
-    guide = guidance.init(9)._replace(accept=accept)
-    assert guidance.number_of_steps(guide, 180) == steps
-    assert guidance.leaps(guide) == (steps < 180)
+    proposal = local_proposal.init(9)._replace(accept=accept)
+    assert local_proposal.number_of_steps(proposal, 180) == steps
+    assert local_proposal.leaps(proposal) == (steps < 180)
 
 
 def test_without_a_centre_nothing_guides():
-    found = guidance.reference(tuning.init(3), guidance.init(3), np.ones(2), leap=True)
+    found = local_proposal.reference(tuning.init(3), local_proposal.init(3), np.ones(2), leap=True)
     assert not any(map(np.size, found._replace(leaps=())))
     assert not found.leaps

@@ -22,7 +22,7 @@ from pymc_privacy.algorithms import (
     lattice_walk,
     record_sweep,
 )
-from pymc_privacy.algorithms.adaptation import guidance, trail, tuning
+from pymc_privacy.algorithms.adaptation import local_proposal, ridge_adaptation, tuning
 from pymc_privacy.algorithms.interweave import Move
 from pymc_privacy.algorithms.noise import noise
 from pymc_privacy.algorithms.numerics.integer_kernel import fibre_of
@@ -123,7 +123,7 @@ def of_moves(template, functions):
     step = template.compile_moves(functions, gradients=())
     data = interweave.data_of(dict.fromkeys(functions, ()))
     walk = tuning.init(1)._replace(centre=np.zeros(1))
-    reference = guidance.reference(walk, guidance.init(1), np.ones(1), leap=True)
+    reference = local_proposal.reference(walk, local_proposal.init(1), np.ones(1), leap=True)
     move = Move(np.eye(1), 0.7, 4)
     settings = interweave.Settings(move, move, reference)
     return Kernel(
@@ -138,11 +138,11 @@ def of_sizes():
     functions = CARRIED | {"centred": sized_centred, "noncentred": sized_noncentred}
     step = birth_death.compile_moves(functions, gradients=())
     data = interweave.data_of(dict.fromkeys(functions, ()))
-    found = trail.init(1, 1)
+    found = ridge_adaptation.init(1, 1)
     bounds = (np.array([0]), np.array([9]))
     move = Move(np.eye(2), 0.7, 4)
     ridge = tuple(found.ridge)
-    settings = birth_death.Settings(move, move, ridge, bounds, guidance.unguided())
+    settings = birth_death.Settings(move, move, ridge, bounds, local_proposal.unguided())
     return Kernel(
         interweave,
         interweave.State(np.array([0.2, 1.0]), RECORDS),

@@ -302,13 +302,13 @@ def bent(step):
     """Return what tuning might have left: a ridge, knots on it, and leaps that are worth it."""
     size = step._program.size
     rng = np.random.default_rng(5)
-    found = step.trail
+    found = step.ridge
     curves = rng.normal(0, 0.1, size=found.ridge.curves.shape)
     ridge = found.ridge._replace(centres=np.array([1.5]), reach=np.array([1.0]), curves=curves)
     centre, knots = np.append(np.zeros(size - 1), 1.5), np.array([0.8, 1.4, 2.0, 2.3])
     walk = found.walk._replace(factor=0.5 * np.eye(size), centre=centre)
-    guide = found.guide._replace(accept=0.5)
-    return TUNED | {"trail": found._replace(walk=walk, ridge=ridge, knots=knots, guide=guide)}
+    proposal = found.proposal._replace(accept=0.5)
+    return TUNED | {"ridge": found._replace(walk=walk, ridge=ridge, knots=knots, proposal=proposal)}
 
 
 def test_prior_is_kept(coin_model, coin_step, request):

@@ -119,7 +119,7 @@ def geweke(family, seed, rounds=4000, *, follow=False, **options):
     step.centred = step.centred._replace(factor=0.5 * wide)
     centre = np.zeros(size if follow else 0)
     step.noncentred = step.noncentred._replace(factor=wide, centre=centre)
-    step.guide = step.guide._replace(accept=1.0)
+    step.proposal = step.proposal._replace(accept=1.0)
     [sweep] = step._sweeps
 
     def total_at(point):

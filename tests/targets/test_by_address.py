@@ -9,7 +9,7 @@ from numba import njit
 
 import pymc_privacy as pmp
 from pymc_privacy.algorithms import interweave
-from pymc_privacy.algorithms.adaptation import guidance, tuning
+from pymc_privacy.algorithms.adaptation import local_proposal, tuning
 from pymc_privacy.algorithms.interweave import Move, Settings, State, data_of
 from pymc_privacy.algorithms.machine_code.caching import compiled
 from pymc_privacy.algorithms.proposals import frames, leaps
@@ -55,8 +55,10 @@ def settings(program):
     """Return settings of the two moves and of the frame."""
     size = program.size
     walk = tuning.init(size)._replace(centre=np.full(size, 0.1))
-    guided = guidance.reference(walk, guidance.init(size), program.noise_precision, True)
-    reference = guided if program.is_guided else guidance.unguided()
+    guided = local_proposal.reference(
+        walk, local_proposal.init(size), program.noise_precision, True
+    )
+    reference = guided if program.is_guided else local_proposal.unguided()
     return Settings(Move(np.eye(size), 0.3, 3), Move(np.eye(size), 0.4, 12), reference)
 
 
@@ -174,7 +176,7 @@ def test_an_error_in_compiled_code_comes_out():
     program = ParameterProgram(("q",), ((1,),), (), ("x",), functions, dict.fromkeys(functions, 9))
     moves, rng = MovesByAddress(program), np.random.default_rng(1)
     state, move = State(np.zeros(1), (np.zeros(1),)), Move(np.eye(1), 1e-3, 1)
-    short = Settings(move._replace(steps=4), move, guidance.unguided())
+    short = Settings(move._replace(steps=4), move, local_proposal.unguided())
     for _ in range(3):
         state, _ = moves(rng, state, (), short)
     with pytest.raises(ValueError, match="beyond one"):

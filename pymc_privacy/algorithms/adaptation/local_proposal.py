@@ -23,7 +23,7 @@ SCALES = (1e-6, 30.0)
 _MEMORY = 0.05
 
 
-class Guide(NamedTuple):
+class LocalProposal(NamedTuple):
     """What is known of the parameters given the base variates, beyond slopes and misfit."""
 
     residual: Tuning
@@ -32,30 +32,32 @@ class Guide(NamedTuple):
     """A running mean of the acceptance of leaps."""
 
 
-def init(size: int) -> Guide:
+def init(size: int) -> LocalProposal:
     """Start with what would hold if the statistic were linear and its noise Normal."""
     residual = tuning.init(size)._replace(factor=np.eye(size), centre=np.zeros(size))
-    return Guide(residual, 0.0)
+    return LocalProposal(residual, 0.0)
 
 
-def leaps(guide: Guide) -> bool:
+def leaps(proposal: LocalProposal) -> bool:
     """Tell whether leaps are worth their cost."""
-    return guide.accept >= LEAST_LEAPS
+    return proposal.accept >= LEAST_LEAPS
 
 
-def tries(guide: Guide, walk: Tuning, tune_steps: int) -> bool:
+def tries(proposal: LocalProposal, walk: Tuning, tune_steps: int) -> bool:
     """Try leaps until the last part of tuning, and keep them where they are accepted."""
-    return walk.iteration < 7 * tune_steps // 8 or leaps(guide)
+    return walk.iteration < 7 * tune_steps // 8 or leaps(proposal)
 
 
-def number_of_steps(guide: Guide, planned: int) -> int:
+def number_of_steps(proposal: LocalProposal, planned: int) -> int:
     """Return how many steps an iteration needs, every other of which is a leap."""
-    if not leaps(guide):
+    if not leaps(proposal):
         return planned
-    return min(max(math.ceil(2 * ACCEPTED_LEAPS / guide.accept), FEWEST_STEPS), planned)
+    return min(max(math.ceil(2 * ACCEPTED_LEAPS / proposal.accept), FEWEST_STEPS), planned)
 
 
-def reference(walk: Tuning, guide: Guide, noise_precision: np.ndarray, leap: bool) -> Reference:
+def reference(
+    walk: Tuning, proposal: LocalProposal, noise_precision: np.ndarray, leap: bool
+) -> Reference:
     """Return what frames are made of, and whether to leap.
 
     ``walk`` has learnt the law of the parameters; without a centre, nothing is known yet.
@@ -69,8 +71,8 @@ def reference(walk: Tuning, guide: Guide, noise_precision: np.ndarray, leap: boo
         precision,
         noise_precision,
         scores=np.zeros(1),
-        mean=guide.residual.centre,
-        spread=guide.residual.factor,
+        mean=proposal.residual.centre,
+        spread=proposal.residual.factor,
         leaps=leap,
     )
 
@@ -88,8 +90,8 @@ def unguided() -> Reference:
 
 
 def learn(
-    walk: Tuning, guide: Guide, t: np.ndarray, leapt: float, tune_steps: int
-) -> tuple[Tuning, Guide]:
+    walk: Tuning, proposal: LocalProposal, t: np.ndarray, leapt: float, tune_steps: int
+) -> tuple[Tuning, LocalProposal]:
     """Learn the parameters' law in the first half of tuning, and what it leaves in the second.
 
     ``walk`` has seen the last draw already; ``t`` are the coordinates of that draw, and ``leapt``
@@ -97,29 +99,29 @@ def learn(
     """
     if len(walk.centre):
         walk = tuning.bounded(walk, *SCALES)
-        guide = follow(guide, t, leapt, tune_steps // 2)
+        proposal = follow(proposal, t, leapt, tune_steps // 2)
     if walk.iteration > tune_steps // 2:
-        return walk, guide
+        return walk, proposal
     learnt = tuning.learn_factor_in_time(walk, tune_steps)
     if learnt.centre is not walk.centre:
-        guide = afresh(guide)
-    return learnt, guide
+        proposal = afresh(proposal)
+    return learnt, proposal
 
 
-def follow(guide: Guide, t: np.ndarray, leapt: float, tune_steps: int) -> Guide:
+def follow(proposal: LocalProposal, t: np.ndarray, leapt: float, tune_steps: int) -> LocalProposal:
     """Learn what is left of the parameters' law, in so many steps, from the t of one draw.
 
     ``leapt`` is the acceptance of leaps before it.
     """
-    return Guide(
-        _learn_residual(guide.residual, t, tune_steps),
-        guide.accept + _MEMORY * (leapt - guide.accept),
+    return LocalProposal(
+        _learn_residual(proposal.residual, t, tune_steps),
+        proposal.accept + _MEMORY * (leapt - proposal.accept),
     )
 
 
-def afresh(guide: Guide) -> Guide:
+def afresh(proposal: LocalProposal) -> LocalProposal:
     """Forget the residuals: of another law they would be others."""
-    return init(len(guide.residual.factor))._replace(accept=guide.accept)
+    return init(len(proposal.residual.factor))._replace(accept=proposal.accept)
 
 
 def _learn_residual(residual: Tuning, t: np.ndarray, tune_steps: int) -> Tuning:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_privacy.algorithms.adaptation import trail, tuning
+from pymc_privacy.algorithms.adaptation import ridge_adaptation, tuning
 from tests.stochastic import seed_of
 
 TUNE = 400
@@ -21,10 +21,10 @@ def draw(rng):
 
 
 def learnt(rng, steps, bends=True):
-    found = trail.init(1, 1)
+    found = ridge_adaptation.init(1, 1)
     for _ in range(steps):
         found = found._replace(walk=tuning.rescale(found.walk, 0.4, 0.4))
-        found = trail.learn(found, draw(rng), rng.normal(size=2), 0.3, TUNE, bends=bends)
+        found = ridge_adaptation.learn(found, draw(rng), rng.normal(size=2), 0.3, TUNE, bends=bends)
     return found
 
 
@@ -38,15 +38,15 @@ def test_a_curved_ridge_becomes_straight(rng):
 
 def test_knots_are_where_the_sizes_are(rng):
     found = learnt(rng, TUNE // 2 + 1)
-    np.testing.assert_allclose(found.knots, 7 + 0.5 * trail.SCORES, atol=0.4)
+    np.testing.assert_allclose(found.knots, 7 + 0.5 * ridge_adaptation.SCORES, atol=0.4)
 
 
 def test_knots_are_apart_even_where_a_size_never_moved(rng):
-    found = trail.init(1, 1)
+    found = ridge_adaptation.init(1, 1)
     for _ in range(TUNE // 2 + 1):
         found = found._replace(walk=tuning.rescale(found.walk, 0.4, 0.4))
         point = np.array([rng.normal(), 7.0])
-        found = trail.learn(found, point, rng.normal(size=2), 0.3, TUNE, bends=True)
+        found = ridge_adaptation.learn(found, point, rng.normal(size=2), 0.3, TUNE, bends=True)
     assert np.all(np.diff(found.knots) > 0)
 
 
@@ -56,43 +56,45 @@ def test_the_last_quarter_of_tuning_keeps_the_ridge_and_learns_what_it_leaves(rn
     for _ in range(TUNE // 4 - 1):
         after = after._replace(walk=tuning.rescale(after.walk, 0.4, 0.4))
         # A residual that is wider than a standard normal one, and not centred.
-        known = after.guide.residual
+        known = after.proposal.residual
         t = np.linalg.solve(known.factor, rng.normal(1, 3, size=2) - known.centre)
-        after = trail.learn(after, draw(rng), t, 0.3, TUNE, bends=True)
+        after = ridge_adaptation.learn(after, draw(rng), t, 0.3, TUNE, bends=True)
     assert after.ridge is before.ridge
     assert after.knots is before.knots
     np.testing.assert_array_equal(after.walk.factor, before.walk.factor)
-    assert 2 < np.linalg.norm(after.guide.residual.factor[0]) < 4
-    np.testing.assert_allclose(after.guide.residual.centre, 1, atol=1.2)
-    assert after.guide.accept == pytest.approx(0.3, abs=0.05)
+    assert 2 < np.linalg.norm(after.proposal.residual.factor[0]) < 4
+    np.testing.assert_allclose(after.proposal.residual.centre, 1, atol=1.2)
+    assert after.proposal.accept == pytest.approx(0.3, abs=0.05)
 
 
 def test_steps_that_are_always_accepted_stay_of_a_length_that_says_something(rng):
     """Drifts become fresh draws; their scale would grow for as long as tuning lasts."""
-    found = trail.init(1, 1)
+    found = ridge_adaptation.init(1, 1)
     for _ in range(TUNE):
         found = found._replace(walk=tuning.rescale(found.walk, 1.0, 0.4))
-        found = trail.learn(found, draw(rng), rng.normal(size=2), 1.0, TUNE, bends=True)
+        found = ridge_adaptation.learn(found, draw(rng), rng.normal(size=2), 1.0, TUNE, bends=True)
     assert 10 < found.walk.scale < 50
 
 
 def test_where_nothing_moved_nothing_is_learnt():
-    found = trail.init(1, 1)
-    same = trail.learn(found, None, None, np.nan, TUNE, bends=True)
+    found = ridge_adaptation.init(1, 1)
+    same = ridge_adaptation.learn(found, None, None, np.nan, TUNE, bends=True)
     assert len(same.seen) == 0
     assert not len(same.walk.centre)
-    assert same.guide.accept == 0
+    assert same.proposal.accept == 0
 
 
 def test_without_weights_nothing_guides(rng):
     found = learnt(rng, TUNE // 2)
-    assert not len(trail.reference(found, np.empty(0), leap=True).points)
-    assert not len(trail.reference(trail.init(1, 1), np.ones(3), leap=True).points)
+    assert not len(ridge_adaptation.reference(found, np.empty(0), leap=True).points)
+    assert not len(
+        ridge_adaptation.reference(ridge_adaptation.init(1, 1), np.ones(3), leap=True).points
+    )
 
 
 def test_references_are_on_the_straight_ridge(rng):
     found = learnt(rng, TUNE // 2)
-    reference = trail.reference(found, np.ones(3), leap=True)
+    reference = ridge_adaptation.reference(found, np.ones(3), leap=True)
     np.testing.assert_array_equal(reference.points[:, 1], found.knots)
     # The law of the parameter given the size.
     covariance = found.walk.factor @ found.walk.factor.T

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from pymc_privacy.algorithms.adaptation import guidance, ridge, tuning
-from pymc_privacy.algorithms.adaptation.guidance import Guide
+from pymc_privacy.algorithms.adaptation import local_proposal, ridge, tuning
+from pymc_privacy.algorithms.adaptation.local_proposal import LocalProposal
 from pymc_privacy.algorithms.adaptation.ridge import Ridge
 from pymc_privacy.algorithms.adaptation.tuning import Tuning
 from pymc_privacy.algorithms.proposals.frames import Reference
@@ -17,7 +17,7 @@ from pymc_privacy.algorithms.proposals.frames import Reference
 SCORES = np.array([-1.5, 0.0, 1.3, 2.3])
 
 
-class Trail(NamedTuple):
+class RidgeAdaptation(NamedTuple):
     """What has been learnt of a ridge, of the law around it, and of leaps there."""
 
     walk: Tuning
@@ -25,42 +25,42 @@ class Trail(NamedTuple):
     ridge: Ridge
     knots: np.ndarray
     """Logs of the last size with the scores of `SCORES`; empty before any is known."""
-    guide: Guide
+    proposal: LocalProposal
     seen: np.ndarray
     """All draws, with the logs of the sizes at the end."""
 
 
-def init(parameters: int, sizes: int) -> Trail:
+def init(parameters: int, sizes: int) -> RidgeAdaptation:
     """Start with a straight ridge."""
     size = parameters + sizes
-    return Trail(
+    return RidgeAdaptation(
         tuning.init(size),
         ridge.straight(parameters, sizes),
         np.empty(0),
-        guidance.init(size),
+        local_proposal.init(size),
         np.empty((0, size)),
     )
 
 
-def shape_is_learnt(trail: Trail, tune_steps: int) -> bool:
+def shape_is_learnt(known: RidgeAdaptation, tune_steps: int) -> bool:
     """Tell whether the last quarter of tuning has begun, in which ridge and law are kept."""
-    return trail.walk.iteration > 3 * tune_steps // 4
+    return known.walk.iteration > 3 * tune_steps // 4
 
 
 def learn(
-    trail: Trail,
+    known: RidgeAdaptation,
     q: np.ndarray | None,
     t: np.ndarray | None,
     leapt: float,
     tune_steps: int,
     *,
     bends: bool,
-) -> Trail:
+) -> RidgeAdaptation:
     """Learn ridge and law, and in the last quarter of tuning what they leave.
 
     Parameters
     ----------
-    trail
+    known
         Its walk has been rescaled already.
     q
         Parameters and logs of the sizes; None where there are no records.
@@ -72,29 +72,31 @@ def learn(
         Whether a ridge may be curved.
     """
     if q is not None:
-        trail = trail._replace(seen=np.concatenate([trail.seen, q[None]]))
-    if t is not None and len(trail.knots):
-        walk = tuning.bounded(trail.walk, *guidance.SCALES)
-        guide = guidance.follow(trail.guide, t, leapt, tune_steps // 4)
-        trail = trail._replace(walk=walk, guide=guide)
-    if shape_is_learnt(trail, tune_steps) or not tuning.at_milestone(trail.walk, tune_steps):
-        return trail
-    return _learn_shape(trail, bends)
+        known = known._replace(seen=np.concatenate([known.seen, q[None]]))
+    if t is not None and len(known.knots):
+        walk = tuning.bounded(known.walk, *local_proposal.SCALES)
+        proposal = local_proposal.follow(known.proposal, t, leapt, tune_steps // 4)
+        known = known._replace(walk=walk, proposal=proposal)
+    if shape_is_learnt(known, tune_steps) or not tuning.at_milestone(known.walk, tune_steps):
+        return known
+    return _learn_shape(known, bends)
 
 
-def _learn_shape(trail: Trail, bends: bool) -> Trail:
+def _learn_shape(known: RidgeAdaptation, bends: bool) -> RidgeAdaptation:
     """Take ridge and covariance from the later half of what was seen."""
-    later = trail.seen[len(trail.seen) // 2 :]
-    sizes = trail.ridge.curves.shape[1]
-    curve = trail.ridge
+    later = known.seen[len(known.seen) // 2 :]
+    sizes = known.ridge.curves.shape[1]
+    curve = known.ridge
     if bends:
         curve = ridge.learn(later, sizes)
         later = ridge.straightened(later, curve)
-    walk = tuning.learn_factor(tuning.observed(trail.walk, later), forget=True)
+    walk = tuning.learn_factor(tuning.observed(known.walk, later), forget=True)
     if not len(walk.centre):
-        return trail._replace(walk=walk, ridge=curve)
+        return known._replace(walk=walk, ridge=curve)
     knots = _knots(later[:, -1], walk)
-    return trail._replace(walk=walk, ridge=curve, knots=knots, guide=guidance.afresh(trail.guide))
+    return known._replace(
+        walk=walk, ridge=curve, knots=knots, proposal=local_proposal.afresh(known.proposal)
+    )
 
 
 def _knots(logs: np.ndarray, walk: Tuning) -> np.ndarray:
@@ -103,27 +105,27 @@ def _knots(logs: np.ndarray, walk: Tuning) -> np.ndarray:
     return 0.9 * np.quantile(logs, ndtr(SCORES)) + 0.1 * (walk.centre[-1] + spread * SCORES)
 
 
-def held(trail: Trail) -> Tuning:
+def held(known: RidgeAdaptation) -> Tuning:
     """Return a walk of the parameters that moves sizes by less than a record."""
-    sizes = trail.ridge.curves.shape[1]
-    factor = trail.walk.factor.copy()
+    sizes = known.ridge.curves.shape[1]
+    factor = known.walk.factor.copy()
     factor[-sizes:] = 0.0
     np.fill_diagonal(factor[-sizes:, -sizes:], 1e-12)
-    return trail.walk._replace(factor=factor)
+    return known.walk._replace(factor=factor)
 
 
-def reference(trail: Trail, noise_precision: np.ndarray, leap: bool) -> Reference:
+def reference(known: RidgeAdaptation, noise_precision: np.ndarray, leap: bool) -> Reference:
     """Return what frames are made of, and whether to leap.
 
     Without any precision of the noise nothing guides.
     """
-    walk, residual = trail.walk, trail.guide.residual
-    if not (len(noise_precision) and len(trail.knots)):
-        return guidance.unguided()
-    lengths, precision = guidance.slopes(walk)
+    walk, residual = known.walk, known.proposal.residual
+    if not (len(noise_precision) and len(known.knots)):
+        return local_proposal.unguided()
+    lengths, precision = local_proposal.slopes(walk)
     # Along the straight ridge, given the size.
     covariance = walk.factor @ walk.factor.T
-    away = (trail.knots - walk.centre[-1]) / covariance[-1, -1]
+    away = (known.knots - walk.centre[-1]) / covariance[-1, -1]
     return Reference(
         walk.centre + np.outer(away, covariance[-1]),
         lengths,
