@@ -21,13 +21,15 @@ published algorithm has no empty database; where the prior allows one, the least
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pymc_privacy.algorithms import noise as noises
+from pymc_privacy.algorithms import record_sweep
 from pymc_privacy.algorithms.adaptation.ridge import bend
 from pymc_privacy.algorithms.interweave import (
     SHORT_STEP,
@@ -55,6 +57,12 @@ from pymc_privacy.algorithms.proposals.frames import single_frame
 from pymc_privacy.algorithms.proposals.leaps import bind_guided, frame_given_base, guided_move
 
 JUMP_ACCEPT = 0.4
+# exp of it is more records than anybody has; no record at all is written as its negative.
+LARGEST_LOG = 40.0
+# Above the largest number of records met in tuning, so that a walk seldom meets an end.
+ROOM = 1.5
+# And so much further now and then, for a way back from sizes that tuning has not met.
+MORE_ROOM = 8
 
 
 class Settings(NamedTuple):
@@ -79,6 +87,142 @@ class JumpInfo(NamedTuple):
     """The fraction of jumps that was accepted."""
     hits: int
     """Jumps beyond the capacity."""
+
+
+class Records(NamedTuple):
+    """The records that exist, one array per variable, and their contributions (d, n)."""
+
+    arrays: Sequence[np.ndarray]
+    contributions: np.ndarray
+
+
+class SizeInfo(NamedTuple):
+    """What happened to one database."""
+
+    swept: record_sweep.Info | None
+    """None where there was no record."""
+    jumped: JumpInfo
+
+
+def log_nu(rng: np.random.Generator, size: int) -> float:
+    """Draw the real coordinate of a size, given the size."""
+    # Away from both ends, where rounding could make it another size.
+    return float(np.log(size - rng.uniform(1e-9, 1 - 1e-9))) if size else -LARGEST_LOG
+
+
+def size_at(log_nu: float) -> int:
+    """Return the size of a real coordinate, as the compiled graphs do."""
+    return int(np.ceil(np.exp(log_nu))) if log_nu > -LARGEST_LOG else 0
+
+
+def bounds_of_size(
+    rng: np.random.Generator, size: int, largest: int, capacity: int
+) -> tuple[int, int]:
+    """Draw how far a size may move together with the parameters.
+
+    Sizes above some bound are not reached from below by such a move, nor the other way round: the
+    two parts of the space have their own lengths of arrays, which a reversible move must not
+    change. The bound is a little above what tuning has met (``largest``), and far above it as
+    often as that costs as much.
+    """
+    usual = min(capacity, math.ceil(ROOM * largest) + 50)
+    far = min(capacity, MORE_ROOM * usual)
+    bound = far if rng.random() * far < usual else usual
+    return (1, bound) if size <= bound else (bound + 1, capacity)
+
+
+def step(
+    rng: np.random.Generator,
+    state: Records,
+    *,
+    draw: Callable[[np.random.Generator, int], Records],
+    noise: Noise,
+    log_size: Callable[[int, int], np.ndarray],
+    capacity: int,
+    scale: float,
+    jumps: int,
+) -> tuple[Records, SizeInfo]:
+    """Sweep the records of one database, then let some be born or die.
+
+    Parameters
+    ----------
+    rng
+    state
+    draw
+        From a generator and a number of records to fresh ones, given the parameters.
+    noise
+        The releases and their laws.
+    log_size
+        The log of all factors of the sizes from the first to the last of two.
+    capacity
+        The largest number of records considered.
+    scale
+        The mean length of jumps.
+    jumps
+        Their number; 0 turns them off, and a negative one stands for a single move.
+
+    Returns
+    -------
+    Records, SizeInfo
+    """
+    size = len(state.arrays[0])
+    lengths = draw_jumps(rng, max(jumps, 0), scale)
+    rows = min(size + int(lengths.clip(min=0).sum()) + (jumps < 0), capacity)
+    fresh = draw(rng, rows)
+    finite, swept = record_sweep.finite_rows(fresh.arrays), None
+    if size:
+        swept = _sweep(rng, state, fresh, finite, noise)
+    if jumps < 0:
+        # The next fresh record, or any at all when there is no room for it.
+        first, last = max(0, size - 2), min(size + 1, capacity)
+        new, gone, jumped = single(
+            rng,
+            fresh.contributions,
+            size,
+            noise=noise,
+            log_size=log_size(first, last),
+            first=first,
+            capacity=capacity,
+            finite=finite,
+        )
+        if gone >= 0:
+            for array in fresh.arrays:
+                array[gone] = array[size - 1]
+    else:
+        first = max(0, size + int(lengths.clip(max=0).sum()))
+        new, jumped = jump(
+            rng,
+            fresh.contributions,
+            size,
+            lengths,
+            noise=noise,
+            log_size=log_size(first, rows),
+            first=first,
+            capacity=capacity,
+            finite=finite,
+        )
+    arrays = [array[:new] for array in fresh.arrays]
+    return Records(arrays, fresh.contributions[:, :new]), SizeInfo(swept, jumped)
+
+
+def _sweep(
+    rng: np.random.Generator, state: Records, fresh: Records, finite: np.ndarray, noise: Noise
+) -> record_sweep.Info:
+    """Offer each record a fresh one; those that are refused are overwritten by what there was."""
+    size = len(state.arrays[0])
+    swept, info = record_sweep.step(
+        rng,
+        record_sweep.init(state.contributions),
+        np.ascontiguousarray(fresh.contributions[:, :size]),
+        noise=noise,
+        log_weight_ratio=record_sweep.never_without_numbers(None, finite[:size]),
+    )
+    fresh.contributions[:, :size] = swept.contributions
+    for new, old in zip(fresh.arrays, state.arrays, strict=True):
+        new[:size] = record_sweep.where(info.accepted, new[:size], old)
+    # What was refused is gone: these rows hold records, which may die and come back.
+    finite[:size] = True
+    return info
 
 
 def draw_jumps(rng: np.random.Generator, jumps: int, scale: float) -> np.ndarray:

@@ -13,7 +13,6 @@ counts are possible, such as those >= 0, is for p_i to say.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -21,8 +20,6 @@ import numpy as np
 
 from pymc_privacy.algorithms.machine_code.caching import compiled
 from pymc_privacy.algorithms.numerics.integer_kernel import Fibre
-
-TARGET = 0.4
 
 
 class Measurements(NamedTuple):
@@ -51,12 +48,28 @@ class State(NamedTuple):
     log_density: np.ndarray
 
 
-class Info(NamedTuple):
-    """The fraction of accepted moves of each kind: of one cell, of a pair, along a direction."""
+class Settings(NamedTuple):
+    """How far moves go."""
 
-    single: float
-    pair: float
-    direction: float
+    scales: np.ndarray
+    """Shape (2, cells): the mean length of moves alone and in pairs."""
+
+
+class Offers(NamedTuple):
+    """Moves that were offered, one per row of cells, and which of them were accepted."""
+
+    cells: np.ndarray
+    """Shape (moves, 2); a pair of a cell with itself is a cell alone."""
+    accepted: np.ndarray
+
+
+class Info(NamedTuple):
+    """What happened to moves of one cell, of pairs, and along directions."""
+
+    single: Offers
+    pair: Offers
+    directions: np.ndarray
+    """Which directions were accepted."""
 
 
 Density = Callable[[np.ndarray], np.ndarray]
@@ -73,47 +86,49 @@ def init(counts: np.ndarray, measurements: Measurements, density: Density) -> St
 def step(
     rng: np.random.Generator,
     state: State,
+    settings: Settings,
     *,
     measurements: Measurements,
     fibre: Fibre,
     density: Density,
-    scales: np.ndarray,
-    sweeps: int,
-    rate: float = 0.0,
 ) -> tuple[State, Info]:
-    """Offer every cell a move alone and in pairs, ``sweeps`` times.
+    """Offer every cell a move alone and in pairs, and the table some directions.
 
     Parameters
     ----------
     rng
     state
         Its arrays are overwritten.
+    settings
     measurements, fibre, density
         The target: noisy totals, exact totals, and the law of each count.
-    scales
-        Shape (2, cells): the mean length of moves alone and in pairs.
-    sweeps
-    rate
-        How fast the scales are adapted, in place. It must be 0 when draws are kept.
+
+    Returns
+    -------
+    State, Info
     """
-    offered, accepted = np.zeros(3), np.zeros(3)
-    for _ in range(sweeps):
-        for kind, pairs in enumerate((fibre.singles, fibre.draw_pairs(rng))):
-            if not len(pairs):
-                continue
-            length = scales[kind][pairs].min(axis=1)
-            moves = _symmetric(rng, length)
-            took = _offer(rng, state, pairs, moves, measurements, density)
-            offered[kind] += took.size
-            accepted[kind] += took.sum()
-            if rate:
-                change = rate * (took[:, None] - TARGET)
-                scales[kind][pairs] = np.maximum(scales[kind][pairs] * np.exp(change), 0.1)
-        for vector in fibre.draw_directions(rng):
-            offered[2] += 1
-            accepted[2] += _offer_direction(rng, state, vector, measurements, density)
+    offers = []
+    for cells, scales in zip((fibre.singles, fibre.draw_pairs(rng)), settings.scales, strict=True):
+        accepted = np.empty(0, dtype=np.bool_)
+        if len(cells):
+            moves = _symmetric(rng, scales[cells].min(axis=1))
+            accepted = _offer(rng, state, cells, moves, measurements, density)
+        offers.append(Offers(cells, accepted))
+    directions = [
+        _offer_direction(rng, state, vector, measurements, density)
+        for vector in fibre.draw_directions(rng)
+    ]
+    single, pair = offers
+    return state, Info(single, pair, np.array(directions, dtype=np.bool_))
+
+
+def accepted(infos: Sequence[Info]) -> tuple[float, float, float]:
+    """Return the fraction of accepted moves of each kind in several steps, nan where none were."""
+    kinds = zip(*((i.single.accepted, i.pair.accepted, i.directions) for i in infos), strict=True)
+    single, pair, directions = (np.concatenate(kind) for kind in kinds)
     with np.errstate(invalid="ignore"):
-        return state, Info(*(accepted / offered))
+        found = [np.divide(kind.sum(), kind.size) for kind in (single, pair, directions)]
+    return float(found[0]), float(found[1]), float(found[2])
 
 
 def _symmetric(rng: np.random.Generator, length: np.ndarray) -> np.ndarray:
@@ -240,8 +255,3 @@ def stack(
         np.concatenate([np.broadcast_to(s, len(y)) for s, y in zip(scales, releases, strict=True)]),
         np.concatenate([np.full(len(y), g) for g, y in zip(gaussian, releases, strict=True)]),
     )
-
-
-def adaptation_rate(tuned: int) -> float:
-    """Return how fast to adapt after so many steps: ever slower."""
-    return 1.0 / math.sqrt(1 + tuned)

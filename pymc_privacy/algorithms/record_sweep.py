@@ -13,7 +13,7 @@ a local release; 1 when there is none).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -141,3 +141,52 @@ def compile_scan(laws: tuple[Law | JointLaw, ...]) -> Callable[..., tuple[int, f
         return count, smallest
 
     return scan
+
+
+def block(rng: np.random.Generator, rows: int, size: int) -> slice:
+    """Choose a block of neighbouring records, each of these as likely as the others."""
+    first = min(int(rng.integers(math.ceil(size / rows))) * rows, size - rows)
+    return slice(first, first + rows)
+
+
+def finite_rows(records: Sequence[np.ndarray]) -> np.ndarray:
+    """Tell which records are finite numbers in all of their variables."""
+    finite = [np.isfinite(variable) for variable in records]
+    if all(variable.all() for variable in finite):
+        return np.ones(len(records[0]), dtype=np.bool_)
+    return np.logical_and.reduce([v.reshape(len(v), -1).all(axis=1) for v in finite])
+
+
+def never_without_numbers(ratio: np.ndarray | None, finite: np.ndarray) -> np.ndarray | None:
+    """Return the log weight ratios, -inf for a proposal that is not all finite numbers.
+
+    Contributions and weights need not show it: a comparison with what is no number has a result.
+    """
+    if finite.all():
+        return ratio
+    return np.where(finite, 0.0 if ratio is None else ratio, -np.inf)
+
+
+def where(accepted: np.ndarray, proposed: np.ndarray, current: np.ndarray) -> np.ndarray:
+    """Return the proposed records that were accepted, and the current ones elsewhere."""
+    return np.where(accepted.reshape(-1, *(1,) * (current.ndim - 1)), proposed, current)
+
+
+def updated(info: Info, proposed: np.ndarray, current: np.ndarray, rows: slice) -> np.ndarray:
+    """Return one variable of all records in a new array, after some rows were offered others."""
+    if info.accept == 1.0 and rows == slice(None):
+        return proposed.copy()
+    if len(proposed) == len(current):
+        return where(info.accepted, proposed, current)
+    new = current.copy()
+    new[rows] = where(info.accepted, proposed, current[rows])
+    return new
+
+
+def summary(infos: Sequence[Info]) -> tuple[float, float]:
+    """Return acceptance and its smallest probability over several databases, nan for none."""
+    if not infos:
+        return math.nan, math.nan
+    records = sum(info.accepted.size for info in infos)
+    accepted = sum(info.accept * info.accepted.size for info in infos)
+    return accepted / records, min(info.accept_min for info in infos)

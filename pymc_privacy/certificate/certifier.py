@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from pymc_privacy._compat import Model
-from pymc_privacy.algorithms.noise import Noise
+from pymc_privacy.algorithms.adaptation.tuning import Tuning, padded
 from pymc_privacy.certificate.base import (
     Comparison,
     Pair,
@@ -19,12 +19,18 @@ from pymc_privacy.certificate.base import (
 )
 from pymc_privacy.certificate.parameters import compare_parameters
 from pymc_privacy.certificate.records import compare_records
+from pymc_privacy.densities.noise import noise_of
 from pymc_privacy.densities.parameters import Detail
 from pymc_privacy.errors import CertificateError
 from pymc_privacy.model.database import Database, check_locality
 from pymc_privacy.model.points import Point, prior_points
 from pymc_privacy.targets.base import ParameterProgram
-from pymc_privacy.targets.record_sweep import RecordProgram
+from pymc_privacy.targets.record_sweep import (
+    RecordProgram,
+    RecordTarget,
+    compile_records,
+    rows_of,
+)
 
 # From the fastest to the plainest.
 LEVELS = (
@@ -85,22 +91,27 @@ class Certifier:
             what="the parameters",
         )
 
-    def record_program(
-        self,
-        build: Callable[[bool], RecordProgram],
-        database: Database,
-        noise: Noise,
-        rows: int | None,
-    ) -> RecordProgram:
-        """Return the fastest program for the records of a database that agrees with the model."""
+    def record_target(
+        self, database: Database, compile_kwargs: dict | None, fraction: float = 1.0
+    ) -> RecordTarget:
+        """Return the fastest program for the records of a database that agrees with the model.
+
+        ``fraction`` is the part of the records that a sweep updates, where they are exchangeable.
+        """
         names = " and ".join(repr(rv.name) for rv in database.records)
-        return certified(
+        noise, rows = noise_of(database), rows_of(database, fraction)
+
+        def build(plain: bool) -> RecordProgram:
+            return compile_records(database, compile_kwargs, rows=rows, plain=plain)
+
+        program = certified(
             [lambda: build(False), lambda: build(True)],
             lambda program: compare_records(
                 program, database, noise, self.reference, self.pairs, rows=rows
             ),
             what=f"the records {names}",
         )
+        return RecordTarget(database, program, noise, rows)
 
     def start_chain(self) -> None:
         """Plan to compare everything once more, where the next chain comes to."""
@@ -119,15 +130,15 @@ class Certifier:
     def compare_swept(
         self,
         pairs: Sequence[Pair],
-        sweeps: Sequence[tuple[RecordProgram, Database, Noise, int | None]],
+        targets: Sequence[RecordTarget],
         program: ParameterProgram | None = None,
     ) -> Iterator[Comparison]:
         """Compare sweeps of records, and moves of their parameters, where a chain has come to."""
-        databases = [database for _, database, _, _ in sweeps]
+        databases = [target.database for target in targets]
         check_locality(databases, pairs[0].here)
-        for records, database, noise, rows in sweeps:
+        for t in targets:
             yield from compare_records(
-                records, database, noise, self.reference, pairs, rows=rows, laws=False
+                t.program, t.database, t.noise, self.reference, pairs, rows=t.rows, laws=False
             )
         if program is not None:
             yield from compare_parameters(program, databases, self.reference, pairs)
@@ -146,9 +157,10 @@ def after_tuning(point: Point, there: Point | None = None) -> list[Pair]:
     return [Pair("after tuning", point, point if there is None else there)]
 
 
-def a_step_away(program: ParameterProgram, point: Point, factor: np.ndarray, scale: float) -> Point:
+def a_step_away(program: ParameterProgram, point: Point, tuning: Tuning) -> Point:
     """Return a point with its parameters moved by half a step, in a fixed direction."""
-    return point | program.unflatten(half_a_step(program.flatten(point), factor, scale))
+    factor = padded(tuning.factor, program.size)
+    return point | program.unflatten(half_a_step(program.flatten(point), factor, tuning.scale))
 
 
 def half_a_step(q: np.ndarray, factor: np.ndarray, scale: float) -> np.ndarray:

@@ -20,26 +20,27 @@ with differences of L.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
 
-from pymc_privacy.algorithms import birth_death, count_states, lattice_walk
-from pymc_privacy.algorithms.noise import Noise
-from pymc_privacy.algorithms.numerics.integer_kernel import Fibre
+from pymc_privacy._compat import Model, Variable
+from pymc_privacy.algorithms import birth_death, lattice_walk
 from pymc_privacy.algorithms.proposals import poisson_carry
 from pymc_privacy.certificate.base import (
     Comparison,
     Pair,
     Reference,
     Terms,
+    disagreements,
     first_number,
     log_density_change,
     rounded,
 )
+from pymc_privacy.certificate.certifier import Certifier
 from pymc_privacy.certificate.parameters import (
     MOST_SLOPES,
     LogWeight,
@@ -50,36 +51,21 @@ from pymc_privacy.certificate.parameters import (
     slopes_at,
 )
 from pymc_privacy.densities.carrying import carry_records
+from pymc_privacy.model.cells import NotCounted
 from pymc_privacy.model.points import Point
 from pymc_privacy.targets.base import ParameterProgram
-from pymc_privacy.targets.birth_death import SizedDatabase, log_name
-from pymc_privacy.targets.count_states import CountedDatabase, counts_at
-from pymc_privacy.targets.lattice_walk import CarryProgram, CellDensity
-from pymc_privacy.targets.record_sweep import RecordProgram
+from pymc_privacy.targets.birth_death import SizedDatabase, SizeTarget, log_name
+from pymc_privacy.targets.count_states import CountedDatabase, CountTarget, count_target
+from pymc_privacy.targets.lattice_walk import LatticeTarget
 
 # Moves of each kind that are looked at, and how far they go.
 _MOST_MOVES = 6
 _LENGTHS = (1, -3)
 
 
-class Lattice(NamedTuple):
-    """What a walk of one vector of counts computes with."""
-
-    name: str
-    """The value of the counts."""
-    noisy: lattice_walk.Measurements
-    fibre: Fibre
-    density: CellDensity
-    carry: CarryProgram | None
-    exact: np.ndarray
-    """The matrix of the exact totals."""
-    exact_names: Collection[str]
-    """The factors that hold the exact totals."""
-
-
 # Counts of which totals are known.
 def compare_lattice(
-    lattice: Lattice, reference: Reference, pairs: Sequence[Pair]
+    lattice: LatticeTarget, reference: Reference, pairs: Sequence[Pair]
 ) -> Iterator[Comparison]:
     """Compare the moves of counts, and of parameters that carry them, with the model."""
     # A draw from the prior seldom has the exact totals; what counts is that moves keep them.
@@ -92,7 +78,7 @@ def compare_lattice(
 
 
 def _moves(
-    lattice: Lattice,
+    lattice: LatticeTarget,
     reference: Reference,
     names: Collection[str],
     before: Terms,
@@ -117,7 +103,7 @@ def _moves(
 
 
 def _move(
-    lattice: Lattice,
+    lattice: LatticeTarget,
     reference: Reference,
     names: Collection[str],
     before: Terms,
@@ -155,7 +141,7 @@ def _difference(before: Terms, after: Terms, names: Collection[str]) -> float:
 
 
 def _carried(
-    lattice: Lattice, reference: Reference, points: tuple[Point, Point], label: str
+    lattice: LatticeTarget, reference: Reference, points: tuple[Point, Point], label: str
 ) -> Iterator[Comparison]:
     """Compare what a move of the parameters with the counts computes, and that it keeps totals."""
     carry = lattice.carry
@@ -165,14 +151,14 @@ def _carried(
     counts, more = (np.array(p[lattice.name], dtype=np.int64) for p in points)
     more = np.roll(more, 1) + 1
     program = carry.at(here)
-    log_g, rates = program(carry.vector(here), counts)
+    log_g, rates = program(carry.layout.flatten(here), counts)
     before = reference.terms(here)
     own = special.xlogy(counts, rates) - rates - special.gammaln(counts + 1.0)
     what = f"the log probability of each Poisson count ({label})"
     yield Comparison(what, before.by_name[carry.counts], own, before.scale)
-    moved = here | carry.split(here, carry.vector(there))
+    moved = here | carry.layout.unflatten(carry.layout.flatten(there))
     seen = more if carry.sees_counts else counts
-    there_g, _ = program(carry.vector(there), seen)
+    there_g, _ = program(carry.layout.flatten(there), seen)
     after = reference.terms(moved | {lattice.name: more.astype(here[lattice.name].dtype)})
     what = f"the change of the log density of all but the counts ({label})"
     yield log_density_change(what, before, after, others, there_g - log_g)
@@ -187,29 +173,43 @@ def _carried(
 
 
 # Records that are known by counts.
+def certified_counts(
+    model: Model, values: Sequence[Variable], compile_kwargs: dict | None = None
+) -> tuple[CountTarget, Certifier]:
+    """Write the databases of some values by counts, or raise `NotCounted`.
+
+    Where that disagrees with the model, it is not done either.
+    """
+    target = count_target(model, values, compile_kwargs)
+    certifier = Certifier(model, target.program.parameters)
+    if wrong := disagreements(compare_counts(target, certifier.reference, certifier.pairs)):
+        logging.getLogger("pymc").warning(
+            "Counts instead of records disagree with the model and are not used: %s.", wrong[0]
+        )
+        raise NotCounted(str(wrong[0]))
+    return target, certifier
+
+
 def compare_counts(
-    program: ParameterProgram,
-    counted: Sequence[CountedDatabase],
-    cells: count_states.Cells,
-    reference: Reference,
-    pairs: Sequence[Pair],
+    target: CountTarget, reference: Reference, pairs: Sequence[Pair]
 ) -> Iterator[Comparison]:
     """Compare densities by counts with the model, at other parameters and other records."""
+    program, counted = target.program, target.counted
     releases = [rv.name for c in counted for rv in c.database.releases]
     others = [name for name in reference.factors if name not in set(releases)]
     slopes: list[Comparison] = []
     for label, here, there in pairs:
-        start = _by_counts(program, counted, cells, here)
+        start = _by_counts(target, here)
         before = reference.terms(here)
         if math.isfinite(before.total(others)) and len(slopes) < MOST_SLOPES:
-            found = _given_counts(program, counted, here)
+            found = _given_counts(target, here)
             slopes += slopes_at(program, reference, others, here, found, before)
         moved = {f"other parameters, {label}": there}
         moved |= {f"every cell occupied, {label}": here | _cycled(counted, 0)}
         moved |= {f"other counts, {label}": there | _cycled(counted, 1)}
         for place, point in moved.items():
             after = reference.terms(point)
-            moved_to = _by_counts(program, counted, cells, point)
+            moved_to = _by_counts(target, point)
             for name, seen in (("given", others), ("with", others), ("noise of", releases)):
                 what = f"the change of the log density {name} counts ({place})"
                 if math.isfinite(before.total(seen)):
@@ -218,29 +218,21 @@ def compare_counts(
     yield from best(slopes)
 
 
-def _by_counts(
-    program: ParameterProgram,
-    counted: Sequence[CountedDatabase],
-    cells: count_states.Cells,
-    point: Point,
-) -> dict[str, float]:
+def _by_counts(target: CountTarget, point: Point) -> dict[str, float]:
     """Return the log density at a point, by each of two ways to compute it, and of the noise."""
-    counts = counts_at(counted, point)
-    q, held = program.flatten(point), tuple(point[name] for name in program.held)
-    noise = first_number(program.functions["noise"](counts @ cells.contributions))
-    centred = first_number(_given_counts(program, counted, point))
+    program, counts = target.program, target.counts_at(point)
+    q, held = program.flatten(point), program.held_at(point)
+    noise = first_number(program.functions["noise"](counts @ target.cells.contributions))
+    centred = first_number(_given_counts(target, point))
     prior, probabilities = program.functions["law"](q, *held)
     with np.errstate(divide="ignore"):
         law = float(np.asarray(prior)) + float(special.xlogy(counts, probabilities).sum())
     return {"given": centred, "with": law, "noise of": noise}
 
 
-def _given_counts(
-    program: ParameterProgram, counted: Sequence[CountedDatabase], point: Point
-) -> Sequence[np.ndarray]:
-    held = (point[name] for name in program.held)
-    q, counts = program.flatten(point), counts_at(counted, point)
-    return program.functions["centred"](q, *held, counts)
+def _given_counts(target: CountTarget, point: Point) -> Sequence[np.ndarray]:
+    program, counts = target.program, target.counts_at(point)
+    return program.functions["centred"](program.flatten(point), *program.held_at(point), counts)
 
 
 def _cycled(counted: Sequence[CountedDatabase], skip: int) -> Point:
@@ -371,18 +363,8 @@ def _weight_of(databases: Sequence[SizedDatabase]) -> LogWeight:
     return log_weight(twin, carried)
 
 
-class Sized(NamedTuple):
-    """What the sweep and the jumps of one database compute with."""
-
-    database: SizedDatabase
-    records: RecordProgram
-    log_size: Any
-    inputs: Sequence[str]
-    noise: Noise
-
-
 def compare_jumps(
-    sized: Sized,
+    sized: SizeTarget,
     reference: Reference,
     pairs: Sequence[Pair],
     numbers: tuple[int, int] | None = None,
@@ -391,7 +373,7 @@ def compare_jumps(
 
     ``numbers`` are two sizes >= 1, by default the ends of what is possible.
     """
-    size, capacity = sized.database.size, sized.database.capacity
+    size, capacity = sized.size, sized.capacity
     releases = [rv.name for rv in sized.database.database.releases]
     own = {*releases, *(rv.name for rv in sized.database.database.records)}
     others = [name for name in reference.factors if name not in own]
@@ -418,14 +400,14 @@ def compare_jumps(
 
 
 def _contributions(
-    sized: Sized,
+    sized: SizeTarget,
     reference: Reference,
     point: Point,
     number: int,
     releases: Collection[str],
     label: str,
 ) -> Iterator[Comparison]:
-    program: RecordProgram = sized.records
+    program = sized.program
     drawn = np.empty((program.width, number))
     fresh, _ = program.draw_from(np.random.default_rng(2), point, drawn)
     moved = dict(point)

@@ -37,6 +37,14 @@ def noise_of(database: Database) -> Noise:
     return noise(laws, releases, parameters, widths)
 
 
+def with_current_values(noise: Noise, database: Database) -> Noise:
+    """Return the same laws with the releases as they are now: data can be set anew."""
+    if not noise.laws:
+        return noise
+    values = [np.ravel(value) for value in database.observed]
+    return noise._replace(release=np.concatenate(values, dtype=np.float64))
+
+
 def _compiled_law(
     mechanism: Mechanism, release_shape: tuple[int, ...], statistic_shape: tuple[int, ...]
 ) -> JointLaw:

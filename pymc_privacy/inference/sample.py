@@ -215,8 +215,6 @@ def _default_steps(model: Model, kwargs: dict[str, Any], parts: list[Any]) -> di
                 method(chosen[method], model=model, compile_kwargs=compile_kwargs, **options)
                 for method, options in given.items()
             ]
-            for step in ours:
-                step.compile(start_of(model))
     defaults: dict[str, Any] = {"step": ours}
     if NUTS in chosen:
         databases = [database for step in ours for database in step.databases]

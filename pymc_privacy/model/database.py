@@ -118,6 +118,22 @@ def _check_held(model: Model, records: Sequence[TensorVariable]) -> None:
             )
 
 
+def refuse_left_behind(model: Model, records: Sequence[TensorVariable]) -> None:
+    """Refuse to carry records along without those that are drawn given them."""
+    left_out = [
+        rv
+        for rv in model.free_RVs
+        if is_record(rv) and rv not in records and set(ancestors([rv])) & set(records)
+    ]
+    if left_out:
+        names = ", ".join(repr(rv.name) for rv in left_out)
+        raise RecordError(
+            "Interweave carries records along with their parameters, so it must be given all "
+            f"records that depend on them; {names} would be left behind. Give them to the same "
+            "Interweave, or update the records with RecordSweep and the parameters otherwise."
+        )
+
+
 Factors = dict[TensorVariable, set[TensorVariable]]
 
 

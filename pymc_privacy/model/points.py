@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -14,6 +17,38 @@ from pymc_privacy.model.start import start_of
 
 Point = dict[str, np.ndarray]
 Sampler = Callable[[np.random.Generator, Point], list[np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Some values of a point as one vector: their names and shapes."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def size(self) -> int:
+        """Return the number of coordinates."""
+        return sum(math.prod(shape) for shape in self.shapes)
+
+    def flatten(self, point: Point) -> np.ndarray:
+        """Return the values of a point as one vector."""
+        return np.concatenate([np.ravel(point[name]) for name in self.names])
+
+    def unflatten(self, vector: np.ndarray) -> Point:
+        """Return the values of one vector by name."""
+        parts, first = {}, 0
+        for name, shape in zip(self.names, self.shapes, strict=True):
+            last = first + math.prod(shape)
+            parts[name] = vector[first:last].reshape(shape)
+            first = last
+        return parts
+
+
+def layout_of(point: Point, names: Sequence[str]) -> Layout:
+    """Return how some values of a point are written as one vector."""
+    return Layout(tuple(names), tuple(np.shape(point[name]) for name in names))
+
 
 # How often a draw may fail, at parameters that their own prior does not exclude.
 _TRIES = 8

@@ -4,43 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 
-from pymc_privacy._compat import (
-    StepMethodState,
-    dataclass_state,
-)
+from pymc_privacy._compat import TensorVariable
 from pymc_privacy.algorithms import lattice_walk
+from pymc_privacy.algorithms.adaptation import lattice_walk as adaptation
 from pymc_privacy.algorithms.proposals import poisson_carry
 from pymc_privacy.certificate.base import Comparison, certified
 from pymc_privacy.certificate.certifier import Certifier, after_tuning, half_a_step
-from pymc_privacy.certificate.counts import Lattice, compare_lattice
-from pymc_privacy.distributions.linear_measurements import (
-    exact_totals,
-    is_exact,
-    measurements_of,
-)
-from pymc_privacy.step_methods.base import Courier, reals
-from pymc_privacy.targets.lattice_walk import (
-    carry_program,
-    check_cells,
-    compile_cell_density,
-    fibre,
-    noisy_totals,
-)
-from pymc_privacy.targets.record_sweep import Point
-
-
-@dataclass_state
-class LatticeWalkState(StepMethodState):
-    """What a resumed chain needs besides its point."""
-
-    tune: bool
-    steps: int
-    scales: list[np.ndarray]
-    shapes: list[poisson_carry.Shape]
+from pymc_privacy.certificate.counts import compare_lattice
+from pymc_privacy.model.points import Point
+from pymc_privacy.step_methods.base import Common, Courier, reals
+from pymc_privacy.targets.lattice_walk import LatticeTarget, check_cells, lattice_target
 
 
 class LatticeWalk(Courier):
@@ -61,17 +38,13 @@ class LatticeWalk(Courier):
         How often every cell is moved, alone and in a pair, in one draw.
     carries : int, default 20
         How often parameters are moved with the counts carried along, in one draw.
-    model, rng, initial_point, compile_kwargs, blocked
-        As for every step method of PyMC.
+    %(arguments)s
 
     Raises
     ------
     RecordError
         If the model has no such counts, a variable is none, or something mixes them.
-    CertificateError
-        If what was compiled disagrees with the model.
-    ArgumentError
-        If an option is not the number or the flag that it must be.
+    %(refusals)s
 
     See Also
     --------
@@ -84,10 +57,7 @@ class LatticeWalk(Courier):
     ``lattice_walk_direction_accept``, the fractions of moves of each kind that were accepted, and
     ``lattice_walk_carry_accept``, that of parameters with counts; nan where there are none.
 
-    Examples
-    --------
-    >>> import pymc as pm
-    >>> import pymc_privacy as pmp
+    %(examples)s
     >>> with pm.Model() as model:
     ...     c = pm.Poisson("c", 4.0, shape=3)
     ...     y = pmp.LinearMeasurements(
@@ -113,7 +83,6 @@ class LatticeWalk(Courier):
             "lattice_walk_carry_accept",
         ),
     }
-    _state_class = LatticeWalkState
     shown: ClassVar[dict] = {"lattice_walk_accept": "Counts"}
 
     def __init__(
@@ -122,110 +91,97 @@ class LatticeWalk(Courier):
         *,
         sweeps: int = 10,
         carries: int = 20,
-        model: Any = None,
-        rng: Any = None,
-        initial_point: Point | None = None,
-        compile_kwargs: dict | None = None,
-        blocked: bool = True,
+        **common: Unpack[Common],
     ):
         what = "the counts behind LinearMeasurements"
-        model, rvs = self._choose_only_claimed(vars, model, rng, what)
+        model, rvs = self._choose_only_claimed(vars, common, what)
         self._sweeps, self._carries = sweeps, carries
         self._model, self._rvs = model, rvs
         self._certifier = Certifier(model)
-        self._lattices = [self._certified(rv, compile_kwargs) for rv in rvs]
-        self.setup_tuning(0)
+        self._lattices = [self._certified(rv, common.get("compile_kwargs")) for rv in rvs]
+        self._compile(model)
 
-    def _certified(self, rv, compile_kwargs: dict | None) -> Lattice:
+    def _certified(self, rv: TensorVariable, compile_kwargs: dict | None) -> LatticeTarget:
         """Compile the moves of counts, and refuse to go on where they disagree with the model."""
-        model, certifier, moves = self._model, self._certifier, fibre(self._model, rv)
-        lattice = Lattice(
-            model.rvs_to_values[rv].name,
-            noisy_totals(model, rv),
-            moves,
-            compile_cell_density(model, rv, compile_kwargs),
-            carry_program(model, rv, moves, compile_kwargs) if self._carries else None,
-            exact_totals(model, rv)[0],
-            [m.name for m in measurements_of(model, rv) if is_exact(m)],
-        )
+        reference, pairs = self._certifier.reference, self._certifier.pairs
+        lattice = lattice_target(self._model, rv, compile_kwargs, carries=self._carries > 0)
         return certified(
             [lambda: lattice],
-            lambda made: compare_lattice(made, certifier.reference, certifier.pairs),
+            lambda made: compare_lattice(made, reference, pairs),
             what=f"the counts {rv.name!r}",
         )
 
-    def setup_tuning(self, steps: int) -> None:
-        """Forget what was learnt."""
-        self.steps = 0
-        self.scales = [np.full((2, t.noisy.starts.size - 1), 2.0) for t in self._lattices]
-        widths = [t.carry.width if t.carry else 0 for t in self._lattices]
-        self.shapes = [poisson_carry.first_shape(width) for width in widths]
+    def _first(self, tune_steps: int) -> tuple[adaptation.Learnt, ...]:
+        return tuple(
+            adaptation.init(t.noisy.starts.size - 1, t.carry.layout.size if t.carry else 0)
+            for t in self._lattices
+        )
 
     def _iterate(self, point: Point) -> dict[str, Any]:
-        """Make some sweeps of each vector of counts."""
-        rate = lattice_walk.adaptation_rate(self.steps) if self.tune else 0.0
-        infos, carried = [], []
-        for k, (scales, lattice) in enumerate(zip(self.scales, self._lattices, strict=True)):
-            carried.append(self._carry(k, point))
-            cells = _CellDensity(lattice.density, point)
-            state = lattice_walk.init(point[lattice.name], lattice.noisy, cells)
+        """Carry each vector of counts along with its parameters, then make some sweeps of it."""
+        found, learnt = [], []
+        for lattice, known in zip(self._lattices, self.learnt, strict=True):
+            known, carried = self._carry(lattice, known, point)
+            known, swept = self._sweep(lattice, known, point)
+            learnt.append(known._replace(steps=known.steps + 1))
+            found.append((*swept, carried))
+        self.learnt = tuple(learnt)
+        names = list(self.stats_dtypes_shapes)[1:]
+        return {
+            "tune": self.tune,
+            **dict(zip(names, map(float, np.mean(found, axis=0)), strict=True)),
+        }
+
+    def _carry(
+        self, lattice: LatticeTarget, learnt: adaptation.Learnt, point: Point
+    ) -> tuple[adaptation.Learnt, float]:
+        """Move the parameters of one vector of counts with the counts, in the point."""
+        program = lattice.carry
+        if program is None:
+            return learnt, math.nan
+        state, info = poisson_carry.step(
+            self.rng,
+            poisson_carry.init(program.layout.flatten(point), point[lattice.name], lattice.noisy),
+            adaptation.carry_settings(learnt.carry, self._carries),
+            measurements=lattice.noisy,
+            groupings=program.groupings,
+            program=program.at(point),
+            sees_counts=program.sees_counts,
+        )
+        point |= program.layout.unflatten(state.parameters)
+        lattice.write(point, state.counts)
+        if self.tune:
+            shape = adaptation.learn_carry(learnt.carry, state.parameters, info.accept)
+            learnt = learnt._replace(carry=shape)
+        return learnt, info.accept
+
+    def _sweep(
+        self, lattice: LatticeTarget, learnt: adaptation.Learnt, point: Point
+    ) -> tuple[adaptation.Learnt, tuple[float, float, float]]:
+        """Make some sweeps of one vector of counts, in the point."""
+        density, infos = lattice.density_at(point), []
+        state = lattice_walk.init(point[lattice.name], lattice.noisy, density)
+        for _ in range(self._sweeps):
             state, info = lattice_walk.step(
                 self.rng,
                 state,
+                learnt.walk,
                 measurements=lattice.noisy,
                 fibre=lattice.fibre,
-                density=cells,
-                scales=scales,
-                sweeps=self._sweeps,
-                rate=rate,
+                density=density,
             )
-            point[lattice.name] = state.counts.astype(point[lattice.name].dtype)
             infos.append(info)
-        self.steps += 1
-        means = [float(np.mean(kind)) for kind in [*zip(*infos, strict=True), carried]]
-        names = list(self.stats_dtypes_shapes)[1:]
-        return {"tune": self.tune, **dict(zip(names, means, strict=True))}
+            if self.tune:
+                learnt = adaptation.learn(learnt, info)
+        lattice.write(point, state.counts)
+        return learnt, lattice_walk.accepted(infos)
 
     def _compared(self, point: Point) -> Iterator[Comparison]:
-        for rv, lattice, shape in zip(self._rvs, self._lattices, self.shapes, strict=True):
+        for rv, lattice, learnt in zip(self._rvs, self._lattices, self.learnt, strict=True):
             check_cells(self._model, rv, point)
             pairs, program = after_tuning(point), lattice.carry
             if program is not None:
-                length = math.exp(shape.log_length)
-                there = half_a_step(program.vector(point), shape.root, length)
-                pairs = after_tuning(point, point | program.split(point, there))
+                layout, length = program.layout, math.exp(learnt.carry.log_length)
+                there = half_a_step(layout.flatten(point), learnt.carry.root, length)
+                pairs = after_tuning(point, point | layout.unflatten(there))
             yield from compare_lattice(lattice, self._certifier.reference, pairs)
-
-    def _carry(self, k: int, point: Point) -> float:
-        """Move the parameters of one vector of counts with the counts, in the point."""
-        lattice = self._lattices[k]
-        name, noisy, program = lattice.name, lattice.noisy, lattice.carry
-        if program is None:
-            return math.nan
-        counts = np.array(point[name], dtype=np.int64)
-        state, parameters, accepted = poisson_carry.step(
-            self.rng,
-            lattice_walk.State(counts, noisy.totals(counts), np.empty(0)),
-            program.vector(point),
-            measurements=noisy,
-            groupings=program.groupings,
-            program=program.at(point),
-            shape=self.shapes[k],
-            moves=self._carries,
-            sees_counts=program.sees_counts,
-        )
-        point |= program.split(point, parameters)
-        point[name] = state.counts.astype(point[name].dtype)
-        if self.tune:
-            self.shapes[k] = self.shapes[k].learn(parameters, accepted)
-        return accepted
-
-
-class _CellDensity:
-    """The log density of each count, with all else held at a point."""
-
-    def __init__(self, density: Any, point: Point):
-        self._density, self._point = density, point
-
-    def __call__(self, counts: np.ndarray) -> np.ndarray:
-        return self._density(self._point, counts)

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Unpack
 
-from pymc_privacy._compat import (
-    StepMethodState,
-    dataclass_state,
-)
+import numpy as np
+
+from pymc_privacy.algorithms import record_sweep
 from pymc_privacy.certificate.base import Comparison
 from pymc_privacy.certificate.certifier import Certifier, after_tuning
 from pymc_privacy.model.database import find_databases
 from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.points import Point
-from pymc_privacy.step_methods.base import Courier, reals
-from pymc_privacy.step_methods.sweep import Sweep, sweep_statistics
-
-
-@dataclass_state
-class RecordSweepState(StepMethodState):
-    """What a resumed chain needs besides its point; contributions follow from the point."""
-
-    tune: bool
+from pymc_privacy.step_methods.base import Common, Courier, reals
+from pymc_privacy.targets.record_sweep import RecordTarget
 
 
 class RecordSweep(Courier):
@@ -35,19 +27,14 @@ class RecordSweep(Courier):
     ----------
     vars : list of TensorVariable, optional
         Record variables; all of the model's by default.
-    model, rng, initial_point, compile_kwargs, blocked
-        As for every step method of PyMC.
+    %(arguments)s
 
     Raises
     ------
     RecordError
         If the model has no records, a variable is none, or something mixes records.
-    ReleaseError
-        If a release of the records is not observed.
-    CertificateError
-        If what was compiled disagrees with the model.
-    ArgumentError
-        If an option is not the number or the flag that it must be.
+    %(unobserved)s
+    %(refusals)s
 
     See Also
     --------
@@ -65,13 +52,9 @@ class RecordSweep(Courier):
 
     References
     ----------
-    - Ju, N., Awan, J., Gong, R. and Rao, V. (2022), "Data augmentation MCMC for Bayesian inference
-      from privatized data", Advances in Neural Information Processing Systems 35.
+    %(ju2022)s
 
-    Examples
-    --------
-    >>> import pymc as pm
-    >>> import pymc_privacy as pmp
+    %(examples)s
     >>> with pm.Model():
     ...     p = pm.Beta("p", 1, 1)
     ...     x = pm.Bernoulli("x", p, shape=20)
@@ -87,37 +70,44 @@ class RecordSweep(Courier):
         "record_sweep_accept",
         "record_sweep_accept_min",
     )
-    _state_class = RecordSweepState
     shown: ClassVar[dict] = {"record_sweep_accept": "Records"}
     claims = staticmethod(is_record)
 
-    def __init__(
-        self,
-        vars: Any = None,
-        *,
-        model: Any = None,
-        rng: Any = None,
-        initial_point: Point | None = None,
-        compile_kwargs: dict | None = None,
-        blocked: bool = True,
-    ):
+    def __init__(self, vars: Any = None, **common: Unpack[Common]):
         what = "the records behind a Privatized release"
-        model, rvs = self._choose_only_claimed(vars, model, rng, what)
+        model, rvs = self._choose_only_claimed(vars, common, what)
         self.databases = find_databases(model, rvs)
         self._certifier = Certifier(model)
-        self._sweeps = [
-            Sweep(database, compile_kwargs, self._certifier) for database in self.databases
+        self._targets = [
+            self._certifier.record_target(database, common.get("compile_kwargs"))
+            for database in self.databases
         ]
+        self._compile(model)
 
     def forget(self) -> None:
         """Drop the contributions of another chain."""
-        for sweep in self._sweeps:
-            sweep.forget()
+        for target in self._targets:
+            target.forget()
 
     def _iterate(self, point: Point) -> dict[str, float]:
-        return sweep_statistics([sweep.step(self.rng, point) for sweep in self._sweeps])
+        return sweep_statistics([sweep(self.rng, point, target) for target in self._targets])
 
     def _compared(self, point: Point) -> Iterator[Comparison]:
-        return self._certifier.compare_swept(
-            after_tuning(point), [s.compiled for s in self._sweeps]
-        )
+        return self._certifier.compare_swept(after_tuning(point), self._targets)
+
+
+def sweep(rng: np.random.Generator, point: Point, target: RecordTarget) -> record_sweep.Info:
+    """Sweep the records of one database, writing new arrays into the entries of a point."""
+    state = target.state_at(point)
+    rows, fresh, ratio = target.draw(rng, point)
+    state, info = record_sweep.step(
+        rng, state, target.proposed, noise=target.noise, log_weight_ratio=ratio, rows=rows
+    )
+    target.write(point, state, info, fresh, rows)
+    return info
+
+
+def sweep_statistics(infos: Sequence[record_sweep.Info]) -> dict[str, float]:
+    """Summarise the sweeps of several databases, or of none."""
+    accept, smallest = record_sweep.summary(infos)
+    return {"record_sweep_accept": accept, "record_sweep_accept_min": smallest}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,12 +21,13 @@ from pymc_privacy._compat import (
     compile_graph,
     join_nonshared_inputs,
 )
+from pymc_privacy.algorithms.adaptation.interweave import Traits
 from pymc_privacy.algorithms.machine_code.binding import Remember
 from pymc_privacy.algorithms.machine_code.caching import fingerprint
 from pymc_privacy.functions.calls import shared_values
 from pymc_privacy.functions.generators import with_generator
 from pymc_privacy.functions.numbers import BY_STRUCTURE
-from pymc_privacy.model.points import Point
+from pymc_privacy.model.points import Layout, Point
 
 MOST_FOLLOWED = 60
 
@@ -56,9 +56,14 @@ class ParameterProgram:
     """Whether all densities are those of the parameters alone, records being summed out."""
 
     @cached_property
+    def layout(self) -> Layout:
+        """Return how the parameters of a point are written as one vector."""
+        return Layout(self.parameters, self.shapes)
+
+    @property
     def size(self) -> int:
         """Return the number of coordinates of the parameters."""
-        return sum(math.prod(shape) for shape in self.shapes)
+        return self.layout.size
 
     @property
     def interweaves(self) -> bool:
@@ -72,6 +77,18 @@ class ParameterProgram:
         With very many parameters the slopes of the statistic would cost more than they gain.
         """
         return len(self.noise_precision) > 0 and self.size <= MOST_FOLLOWED
+
+    @property
+    def traits(self) -> Traits:
+        """Return what these functions allow the moves to do."""
+        return Traits(
+            self.size,
+            has_gradient="centred" in self.gradients,
+            has_noncentred_gradient="noncentred" in self.gradients,
+            has_statistics=self.has_statistics,
+            carries_records=self.interweaves,
+            noise_precision=self.noise_precision if self.is_guided else np.empty(0),
+        )
 
     def data(self) -> dict[str, tuple[np.ndarray, ...]]:
         """Return what each function reads besides its arguments: data that can be set anew."""
@@ -87,18 +104,17 @@ class ParameterProgram:
         [statistics] = self.functions["statistics"](q, *held, *records)
         return lambda q: self.functions["centred"](q, *held, *records, statistics)
 
+    def held_at(self, point: Point) -> tuple[np.ndarray, ...]:
+        """Return the values of a point that are held fixed."""
+        return tuple(point[name] for name in self.held)
+
     def flatten(self, point: Point) -> np.ndarray:
         """Return the parameters of a point as one vector."""
-        return np.concatenate([np.ravel(point[name]) for name in self.parameters])
+        return self.layout.flatten(point)
 
     def unflatten(self, q: np.ndarray) -> Point:
         """Return the parameters of one vector by name."""
-        parts, first = {}, 0
-        for name, shape in zip(self.parameters, self.shapes, strict=True):
-            last = first + math.prod(shape)
-            parts[name] = q[first:last].reshape(shape)
-            first = last
-        return parts
+        return self.layout.unflatten(q)
 
 
 class Graph(NamedTuple):

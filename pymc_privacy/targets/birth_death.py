@@ -24,7 +24,10 @@ from pymc_privacy._compat import (
     vectorize_graph,
 )
 from pymc_privacy.algorithms import birth_death
+from pymc_privacy.algorithms.birth_death import LARGEST_LOG
+from pymc_privacy.algorithms.noise import Noise
 from pymc_privacy.densities.carrying import CarriedRecords, carry_records
+from pymc_privacy.densities.noise import noise_of
 from pymc_privacy.densities.parameters import (
     CentredDensity,
     Detail,
@@ -40,6 +43,7 @@ from pymc_privacy.functions.calls import CompiledCall
 from pymc_privacy.model.database import Database, find_databases
 from pymc_privacy.model.exact_length import with_exact_length
 from pymc_privacy.model.factors import densities_that_see
+from pymc_privacy.model.points import Point
 from pymc_privacy.model.sized_records import is_sized, law_of, size_of, sizes_of
 from pymc_privacy.model.start import start_of
 from pymc_privacy.targets.base import (
@@ -50,9 +54,7 @@ from pymc_privacy.targets.base import (
     jitted_functions,
 )
 from pymc_privacy.targets.interweave import misfit_of_releases
-
-# exp of it is more records than anybody has; no record at all is written as its negative.
-_LARGEST_LOG = 40.0
+from pymc_privacy.targets.record_sweep import compile_records
 
 
 @dataclass(frozen=True)
@@ -144,18 +146,7 @@ def log_name(size: str) -> str:
     return f"{size}_log_nu"
 
 
-def log_nu(rng: np.random.Generator, size: int) -> float:
-    """Draw the real coordinate of a size, given the size."""
-    # Away from both ends, where rounding could make it another size.
-    return float(np.log(size - rng.uniform(1e-9, 1 - 1e-9))) if size else -_LARGEST_LOG
-
-
-def size_at(log_nu: float) -> int:
-    """Return the size of a real coordinate, as the compiled graphs do."""
-    return int(np.ceil(np.exp(log_nu))) if log_nu > -_LARGEST_LOG else 0
-
-
-class Sizing:
+class SizeCoordinates:
     """The real coordinates of the sizes, arrays with room for records, and graphs of both."""
 
     def __init__(self, model: Model, databases: Sequence[SizedDatabase]):
@@ -210,8 +201,8 @@ class Sizing:
 
 
 def _number(coordinate: TensorVariable) -> TensorVariable:
-    largest = pt.exp(pt.minimum(coordinate, _LARGEST_LOG))
-    return pt.switch(coordinate > -_LARGEST_LOG, pt.ceil(largest), 0.0)
+    largest = pt.exp(pt.minimum(coordinate, LARGEST_LOG))
+    return pt.switch(coordinate > -LARGEST_LOG, pt.ceil(largest), 0.0)
 
 
 def compile_sized_parameters(
@@ -230,7 +221,7 @@ def compile_sized_parameters(
     ``refresh`` have more arguments at the end, the least and the largest value of each size,
     and are densities of the real coordinates. ``detail`` and ``carry`` are as there.
     """
-    sizing = Sizing(model, databases)
+    sizing = SizeCoordinates(model, databases)
     given_records = density_given_records(model, sizing.databases, parameters, detail=detail)
     graphs = _graphs_given_records(sizing, parameters, given_records)
     noise_precision = np.empty(0)
@@ -254,7 +245,7 @@ def compile_sized_parameters(
 
 
 def _graphs_given_records(
-    sizing: Sizing, parameters: Sequence[Variable], given: CentredDensity
+    sizing: SizeCoordinates, parameters: Sequence[Variable], given: CentredDensity
 ) -> dict[str, Graph]:
     centred = [given.density]
     if parameters and (gradient := gradient_of(given.density, parameters)):
@@ -269,7 +260,7 @@ def _graphs_given_records(
 
 def _graphs_given_base(
     model: Model,
-    sizing: Sizing,
+    sizing: SizeCoordinates,
     parameters: Sequence[Variable],
     carried: CarriedRecords,
     detail: Detail,
@@ -306,7 +297,7 @@ def _owners(carried: CarriedRecords, number_of: dict[TensorVariable, int]) -> di
     }
 
 
-def _graphs_of_fresh_records(model: Model, sizing: Sizing) -> dict[str, Graph]:
+def _graphs_of_fresh_records(model: Model, sizing: SizeCoordinates) -> dict[str, Graph]:
     [others] = sizing.written([density_of_others(model, sizing.databases)], sizing.existing)
     density, *fresh = sizing.written(fresh_records(model, sizing.databases), {}, limited=True)
     arrays = list(sizing.arrays.values())
@@ -339,6 +330,173 @@ def compile_log_size(
     )
     function.trust_input = True
     return CompiledCall(function), tuple(v.name for v in inputs)
+
+
+class SizeTarget:
+    """The compiled programs of one database, fed with as many rows as there are records.
+
+    Parameters
+    ----------
+    database : SizedDatabase
+    compile_kwargs : dict, optional
+    """
+
+    def __init__(self, database: SizedDatabase, compile_kwargs: dict | None = None):
+        self.database = database
+        self.size, self.capacity = database.size, database.capacity
+        self.program = compile_records(database.database, compile_kwargs)
+        model = database.database.model
+        self.log_size, self.inputs = compile_log_size(model, database, compile_kwargs)
+        self.records = self.program.records
+        self.forget()
+
+    def __getstate__(self) -> dict:
+        # Compiled laws belong to one process; another makes its own.
+        return self.__dict__ | {"_noise": None}
+
+    def forget(self) -> None:
+        """Drop what was read from the data, as at the start of a chain."""
+        self._noise: Noise | None = None
+        self._table: np.ndarray | None = None
+        self._open_ended: bool | None = None
+
+    @property
+    def noise(self) -> Noise:
+        """Return the releases and their laws."""
+        if self._noise is None:
+            self._noise = noise_of(self.database.database)
+        return self._noise
+
+    def number(self, point: Point) -> int:
+        """Return how many records a point has."""
+        return min(int(point[self.size]), self.capacity)
+
+    def existing(self, point: Point, arrays: Sequence[np.ndarray]) -> birth_death.Records:
+        """Return records with their contributions, given the parameters of a point."""
+        if not len(arrays[0]):
+            return birth_death.Records(arrays, np.empty((self.program.width, 0)))
+        given = point | dict(zip(self.records, arrays, strict=True))
+        return birth_death.Records(arrays, self.program.contributions_at(given))
+
+    def draw(self, rng: np.random.Generator, point: Point, rows: int) -> birth_death.Records:
+        """Draw records given the parameters of a point, with their contributions."""
+        contributions = np.empty((self.program.width, rows))
+        if rows == 0:
+            return birth_death.Records([point[name][:0] for name in self.records], contributions)
+        given = point | {self.size: np.asarray(rows, dtype=point[self.size].dtype)}
+        fresh, _ = self.program.draw_from(rng, given, contributions)
+        return birth_death.Records(list(fresh), contributions)
+
+    def filled_up(self, rng: np.random.Generator, point: Point, rows: int) -> list[np.ndarray]:
+        """Return the records of a point, with fresh ones behind up to so many rows."""
+        number = self.number(point)
+        fresh = self.draw(rng, point, rows - number).arrays
+        existing = [point[name][:number] for name in self.records]
+        return [np.concatenate(pair) for pair in zip(existing, fresh, strict=True)]
+
+    def write(self, point: Point, records: Sequence[np.ndarray]) -> None:
+        """Put records into new arrays of a point, whose other rows are left as they are."""
+        number = len(records[0])
+        for name, array in zip(self.records, records, strict=True):
+            point[name] = point[name].copy()
+            point[name][:number] = array
+        self.write_number(point, number)
+
+    def write_number(self, point: Point, number: int) -> None:
+        """Say in a point how many records there are."""
+        point[self.size] = np.asarray(number, dtype=point[self.size].dtype)
+
+    def two_sizes(self, point: Point, length: float) -> tuple[int, int]:
+        """Return the size of a point, at least 1, and one that a jump may lead to."""
+        number, jump = max(self.number(point), 1), max(1, round(length))
+        there = number + jump if number + jump <= self.capacity else max(number - jump, 1)
+        return number, there
+
+    def log_sizes(self, point: Point, first: int, last: int) -> np.ndarray:
+        """Return the log of all factors of the sizes from first to last."""
+        if self.inputs:
+            return self._factors(point, first, last)
+        if self._table is None:
+            self._table = self._factors(point, 0, self.capacity)
+        return self._table[first : last + 1]
+
+    def _factors(self, point: Point, first: int, last: int) -> np.ndarray:
+        sizes = np.arange(first, last + 1, dtype=point[self.size].dtype)
+        [found] = self.log_size(sizes, *(point[name] for name in self.inputs))
+        return np.where(np.isnan(found), -np.inf, found)
+
+    def refuse_gaps(self, point: Point) -> None:
+        """Refuse sizes that single births and deaths could not reach from each other."""
+        possible = np.flatnonzero(np.isfinite(self.log_sizes(point, 0, self.capacity)))
+        if len(possible) > 1 and np.any(np.diff(possible) != 1):
+            raise RecordError(
+                f"Single births and deaths need a prior of {self.size!r} without gaps, because "
+                "they cannot cross one; got sizes in between that have no probability. Use jumps, "
+                "which do."
+            )
+
+    def is_open_ended(self, point: Point) -> bool:
+        """Tell whether the prior allows more records than there is room for."""
+        if self._open_ended is None:
+            beyond = self._factors(point, self.capacity + 1, self.capacity + 1)
+            self._open_ended = bool(np.isfinite(beyond[0]))
+        return self._open_ended
+
+
+@dataclass(frozen=True)
+class SizedTarget:
+    """Parameters and sizes as one vector, and the records of all databases behind each other."""
+
+    program: ParameterProgram
+    sizes: tuple[SizeTarget, ...]
+
+    def numbers(self, point: Point) -> list[int]:
+        """Return how many records each database of a point has."""
+        return [size.number(point) for size in self.sizes]
+
+    def flatten(self, rng: np.random.Generator, point: Point) -> np.ndarray:
+        """Return the parameters of a point, and real coordinates drawn for its sizes."""
+        logs = {
+            log_name(size.size): np.asarray(birth_death.log_nu(rng, size.number(point)))
+            for size in self.sizes
+        }
+        return self.program.flatten(point | logs)
+
+    def reserve(
+        self, rng: np.random.Generator, point: Point, largest: Sequence[int], *, draw: bool
+    ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+        """Return all records, fresh ones behind if ``draw``, and how far each size may move.
+
+        ``largest`` are the largest sizes that tuning has met.
+        """
+        arrays: list[np.ndarray] = []
+        bounds: list[np.ndarray] = []
+        for size, met in zip(self.sizes, largest, strict=True):
+            number = size.number(point)
+            least, most = birth_death.bounds_of_size(rng, number, met, size.capacity)
+            arrays += size.filled_up(rng, point, most if draw else number)
+            bounds += [np.asarray(least), np.asarray(most)]
+        return tuple(arrays), tuple(bounds)
+
+    def write(
+        self, point: Point, q: np.ndarray, arrays: Sequence[np.ndarray]
+    ) -> list[list[np.ndarray]]:
+        """Put parameters and sizes into a point; return the records of each that then exist."""
+        moved, found, rest = self.program.unflatten(q), [], list(arrays)
+        point |= {name: moved[name] for name in self.program.parameters if name in point}
+        for size in self.sizes:
+            number = birth_death.size_at(float(moved[log_name(size.size)]))
+            size.write_number(point, number)
+            found.append([array[:number] for array in rest[: len(size.records)]])
+            rest = rest[len(size.records) :]
+        return found
+
+    def with_all_rows(self, rng: np.random.Generator, point: Point) -> Point:
+        """Return a point with fresh records in all rows, and coordinates of 0 for the sizes."""
+        for size in self.sizes:
+            full = size.filled_up(rng, point, size.capacity)
+            point = point | dict(zip(size.records, full, strict=True))
+        return point | {log_name(size.size): np.zeros(()) for size in self.sizes}
 
 
 def jitted_sized_moves(program: ParameterProgram) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 
 import numpy as np
 import pytensor.tensor as pt
@@ -30,6 +31,7 @@ from pymc_privacy.model.cells import (
 from pymc_privacy.model.columns import columns, float_columns
 from pymc_privacy.model.database import Database, find_databases
 from pymc_privacy.model.factors import by_row, factors_of, log_densities
+from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.points import Point, probing_point
 from pymc_privacy.model.releases import contributions_of, release_density
 from pymc_privacy.model.start import start_of
@@ -40,7 +42,7 @@ from pymc_privacy.targets.base import (
     gradient_of,
 )
 
-# One move costs as much with a cell more as one of records does with three records more.
+# A cell costs as much as three records.
 MOST_CELLS = 2048
 RECORDS_PER_CELL = 4
 # Probabilities that add up to anything else belong to parameters outside their support.
@@ -207,3 +209,72 @@ def moves_of(counted: Sequence[CountedDatabase]) -> count_states.Cells:
         contributions[row : row + size, column : column + width] = database.contributions
         row, column = row + size, column + width
     return count_states.Cells(contributions, np.cumsum([0, *sizes]))
+
+
+class CountTarget:
+    """Databases written by counts, what was compiled for them, and the counts last written.
+
+    Parameters
+    ----------
+    counted : sequence of CountedDatabase
+    program : ParameterProgram
+    """
+
+    def __init__(self, counted: Sequence[CountedDatabase], program: ParameterProgram):
+        self.counted, self.program, self.cells = counted, program, moves_of(counted)
+        self._values = [database.cells.values() for database in counted]
+        self.forget()
+
+    def forget(self) -> None:
+        """Count the records of the next point again."""
+        self._seen: Point | None = None
+        self._counts = np.empty(0, dtype=np.int64)
+
+    def counts_at(self, point: Point) -> np.ndarray:
+        """Return how many records of a point are in each cell.
+
+        Points are compared by value: workers hand over their own copies of what was returned.
+        """
+        seen = self._seen
+        if seen is not None and all(
+            point[name] is value or np.array_equal(point[name], value)
+            for name, value in seen.items()
+        ):
+            return self._counts
+        return counts_at(self.counted, point)
+
+    def write(
+        self, point: Point, counts: np.ndarray, arrange: Callable[[np.ndarray], np.ndarray]
+    ) -> None:
+        """Put records with some counts into a point, the variables of each database in one order.
+
+        ``arrange`` returns the cells of all records of one database in that order.
+        """
+        each = zip(self.counted, self._values, _by_database(counts, self.cells.starts), strict=True)
+        for database, values, own in each:
+            order = arrange(own)
+            for name, value in zip(database.records, values, strict=True):
+                point[name] = value[order]
+        self._seen = {name: point[name] for name in self.program.records}
+        self._counts = counts
+
+
+def _by_database(counts: np.ndarray, starts: np.ndarray) -> list[np.ndarray]:
+    """Return the counts of each database."""
+    return [counts[first:last] for first, last in pairwise(starts)]
+
+
+def count_target(
+    model: Model, values: Sequence[Variable], compile_kwargs: dict | None = None
+) -> CountTarget:
+    """Write the databases of some values by counts, or raise `NotCounted`."""
+    rvs = [model.values_to_rvs[value] for value in values]
+    records = [rv for rv in rvs if is_record(rv)]
+    if not records:
+        raise NotCounted("none of these variables are records")
+    if len(records) == len(rvs):
+        raise NotCounted("none of these variables are parameters")
+    counted = count_databases(model, records)
+    parameters = [v for v, rv in zip(values, rvs, strict=True) if not is_record(rv)]
+    program = compile_counts(model, parameters, counted, compile_kwargs)
+    return CountTarget(counted, program)

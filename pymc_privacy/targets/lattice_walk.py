@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
@@ -28,9 +29,8 @@ from pymc_privacy.model.factors import (
     log_densities,
 )
 from pymc_privacy.model.locality import Probe
-from pymc_privacy.model.points import probing_point
+from pymc_privacy.model.points import Point, layout_of, probing_point
 from pymc_privacy.model.start import start_of
-from pymc_privacy.targets.record_sweep import Point
 
 MOST_PARAMETERS = 50
 """With more, random moves of all at once would be too short to be of use."""
@@ -98,7 +98,6 @@ class CarryProgram:
         self.measurements = [rv.name for rv in measurements_of(model, counts)]
         self.groupings = (moves.held, _known_sums(model, counts))
         self.sees_counts = value in set(ancestors([log_g]))
-        self.names = [v.name for v in own]
         self._others = [v.name for v in others]
         self._dtype = value.dtype
         self._function = compile_graph(
@@ -108,24 +107,14 @@ class CarryProgram:
             **(compile_kwargs or {}),
         )
         self._function.trust_input = True
-        self.width = sum(start_of(model)[name].size for name in self.names)
-
-    def vector(self, point: Point) -> np.ndarray:
-        """Return the parameters of a point."""
-        return np.concatenate([point[name].ravel() for name in self.names])
-
-    def split(self, point: Point, vector: np.ndarray) -> dict[str, np.ndarray]:
-        """Return parameters as the variables of a point."""
-        ends = np.cumsum([point[name].size for name in self.names])[:-1]
-        parts = zip(self.names, np.split(vector, ends), strict=True)
-        return {name: part.reshape(point[name].shape) for name, part in parts}
+        self.layout = layout_of(start_of(model), [v.name for v in own])
 
     def at(self, point: Point) -> Callable[[np.ndarray, np.ndarray], tuple[float, np.ndarray]]:
         """Return log g and the rates as a function of parameters and counts."""
         held = [point[name] for name in self._others]
 
         def program(vector: np.ndarray, counts: np.ndarray) -> tuple[float, np.ndarray]:
-            own = self.split(point, vector).values()
+            own = self.layout.unflatten(vector).values()
             log_g, rates = self._function(counts.astype(self._dtype, copy=False), *own, *held)
             return float(log_g), rates
 
@@ -139,7 +128,7 @@ def carry_program(
     if not isinstance(counts.owner.op, PoissonRV) or len(moves.basis):
         return None
     program = CarryProgram(model, counts, moves, compile_kwargs)
-    return program if 0 < program.width <= MOST_PARAMETERS else None
+    return program if 0 < program.layout.size <= MOST_PARAMETERS else None
 
 
 def _known_sums(model: Model, counts: TensorVariable) -> tuple[np.ndarray, ...]:
@@ -176,3 +165,42 @@ def _refuse_mixed_cells(
             f"because they are moved one by one; got {', '.join(mixed)}, which mixes them. Write "
             "it elementwise, or as a total in LinearMeasurements."
         )
+
+
+class LatticeTarget(NamedTuple):
+    """What a walk of one vector of counts computes with."""
+
+    name: str
+    """The value of the counts."""
+    noisy: lattice_walk.Measurements
+    fibre: Fibre
+    density: CellDensity
+    carry: CarryProgram | None
+    exact: np.ndarray
+    """The matrix of the exact totals."""
+    exact_names: Sequence[str]
+    """The factors that hold the exact totals."""
+
+    def density_at(self, point: Point) -> lattice_walk.Density:
+        """Return the log density of each count, with all else held at a point."""
+        return lambda counts: self.density(point, counts)
+
+    def write(self, point: Point, counts: np.ndarray) -> None:
+        """Put counts into a point."""
+        point[self.name] = counts.astype(point[self.name].dtype)
+
+
+def lattice_target(
+    model: Model, counts: TensorVariable, compile_kwargs: dict | None = None, *, carries: bool
+) -> LatticeTarget:
+    """Compile the moves of some counts; with ``carries`` also those of their parameters."""
+    moves = fibre(model, counts)
+    return LatticeTarget(
+        model.rvs_to_values[counts].name,
+        noisy_totals(model, counts),
+        moves,
+        compile_cell_density(model, counts, compile_kwargs),
+        carry_program(model, counts, moves, compile_kwargs) if carries else None,
+        exact_totals(model, counts)[0],
+        [m.name for m in measurements_of(model, counts) if is_exact(m)],
+    )

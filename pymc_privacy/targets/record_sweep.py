@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,10 @@ from pymc_privacy._compat import (
     graph_replace,
     rvs_in_graph,
 )
+from pymc_privacy.algorithms import record_sweep
+from pymc_privacy.algorithms.noise import Noise
 from pymc_privacy.densities.conditional_draws import conditional_draws
+from pymc_privacy.densities.noise import noise_of, with_current_values
 from pymc_privacy.functions.calls import CompiledCall
 from pymc_privacy.functions.generators import given_others, in_value_coordinates, with_generator
 from pymc_privacy.functions.numbers import BY_STRUCTURE
@@ -77,6 +81,17 @@ class RecordProgram:
         moves the record.
         """
         return set(self.current_inputs) <= set(self.records)
+
+
+def rows_of(database: Database, fraction: float) -> int | None:
+    """Return how many records a sweep updates, or None for all of them.
+
+    A part can be drawn alone only where the records have one law, and no other factor of the
+    model tells them apart.
+    """
+    if fraction >= 1 or not database.exchangeable or database.weights:
+        return None
+    return max(1, math.ceil(fraction * database.size))
 
 
 def compile_records(
@@ -195,3 +210,90 @@ def _compile(
     # Inputs come from PyMC's own points, which are of the right type already.
     function.trust_input = True
     return function
+
+
+class RecordTarget:
+    """One database: its programs, its noise, and the contributions of the records last written.
+
+    Parameters
+    ----------
+    database : Database
+    program : RecordProgram
+    noise : Noise
+        Its releases and their laws.
+    rows : int, optional
+        How many records are drawn; by default all of them.
+    """
+
+    def __init__(
+        self, database: Database, program: RecordProgram, noise: Noise, rows: int | None = None
+    ):
+        self.database, self.program, self.rows = database, program, rows
+        self.records = program.records
+        self._noise: Noise | None = noise
+        drawn = database.size if rows is None else rows
+        self.proposed = np.empty((program.width, drawn))
+        """The contributions of the records drawn last."""
+        self.forget()
+
+    def __getstate__(self) -> dict:
+        # Compiled laws belong to one process; another makes its own.
+        return self.__dict__ | {"_noise": None}
+
+    def forget(self) -> None:
+        """Drop what is remembered of the last point and its releases, as when a chain starts."""
+        self._seen: Point | None = None
+        self._state = record_sweep.State(np.empty((self.program.width, 0)))
+
+    @property
+    def noise(self) -> Noise:
+        """Return the releases and their laws."""
+        if self._noise is None:
+            self._noise = noise_of(self.database)
+        elif self._seen is None:
+            # Laws are compiled once, but a release can be set anew between two chains.
+            self._noise = with_current_values(self._noise, self.database)
+        return self._noise
+
+    def state_at(self, point: Point) -> record_sweep.State:
+        """Return the contributions of the records of a point."""
+        if not self._remembers(point):
+            self._state = record_sweep.init(self.program.contributions_at(point))
+        return self._state
+
+    def _remembers(self, point: Point) -> bool:
+        """Compare by value: workers hand over their own copies of what was returned."""
+        if not self.program.width:
+            return True
+        return (
+            self.program.contributions_are_kept
+            and self._seen is not None
+            and all(np.array_equal(point[name], value) for name, value in self._seen.items())
+        )
+
+    def draw(
+        self, rng: np.random.Generator, point: Point
+    ) -> tuple[slice, Sequence[np.ndarray], np.ndarray | None]:
+        """Draw records given all else; return their rows, the records and log weight ratios."""
+        rows = slice(None)
+        if self.rows is not None:
+            rows = record_sweep.block(rng, self.rows, self.database.size)
+        fresh, ratio = self.program.draw_from(rng, point, self.proposed)
+        return (
+            rows,
+            fresh,
+            record_sweep.never_without_numbers(ratio, record_sweep.finite_rows(fresh)),
+        )
+
+    def write(
+        self,
+        point: Point,
+        state: record_sweep.State,
+        info: record_sweep.Info,
+        fresh: Sequence[np.ndarray],
+        rows: slice,
+    ) -> None:
+        """Put records that were accepted into new arrays of a point."""
+        for name, proposal in zip(self.records, fresh, strict=True):
+            point[name] = record_sweep.updated(info, proposal, point[name], rows)
+        self._state, self._seen = state, {name: point[name] for name in self.records}

@@ -195,3 +195,32 @@ def test_a_size_without_a_log_density_is_left(single, rng):
             jumps = birth_death.draw_jumps(rng, 3, 2.0)
             size, _ = birth_death.jump(rng, rows, size, jumps, **common)
     assert size <= 4
+
+
+def now_and_then_infinite(rng, rows):
+    """Draw records that overflow now and then, though their contributions do not show it."""
+    x = rng.standard_normal(rows)
+    x[rng.random(rows) < 0.3] = np.inf
+    return birth_death.Records([x], np.clip(x, 0, 1)[None])
+
+
+@pytest.mark.parametrize("jumps", [8, -1], ids=["jumps", "single"])
+def test_a_fresh_record_that_is_no_number_is_refused(jumps):
+    given = noise([pmp.Laplace.formula], [3.0], [pmp.Laplace(scale=2.0).parameters])
+    rng, state = np.random.default_rng(1), birth_death.Records([np.zeros(6)], np.zeros((1, 6)))
+    births = moved = 0
+    for _ in range(100):
+        state, info = birth_death.step(
+            rng,
+            state,
+            draw=now_and_then_infinite,
+            noise=given,
+            log_size=lambda first, last: np.where(np.arange(first, last + 1) > 0, 0.0, -np.inf),
+            capacity=12,
+            scale=3.0,
+            jumps=jumps,
+        )
+        births, moved = births + info.jumped.births, moved + info.swept.accepted.sum()
+        assert np.isfinite(state.arrays[0]).all()
+    assert births
+    assert moved

@@ -5,6 +5,7 @@ import pytest
 from scipy import special
 
 from pymc_privacy.algorithms import lattice_walk
+from pymc_privacy.algorithms.adaptation import lattice_walk as adaptation
 from pymc_privacy.algorithms.numerics.integer_kernel import (
     Fibre,
     fibre_of,
@@ -60,19 +61,14 @@ def walk(rng, matrix, totals, draws=8_000, *, fibre=None, density=log_poisson, e
     start = some_table(matrix, totals, *ends)
     fibre = fibre or fibre_of(matrix)
     state = lattice_walk.init(start, NOISY, density)
-    scales = np.full((2, 4), 2.0)
+    learnt = adaptation.init(4, 0)
     counts = np.empty((draws, 4), dtype=int)
     for i in range(draws):
-        state, _ = lattice_walk.step(
-            rng,
-            state,
-            measurements=NOISY,
-            fibre=fibre,
-            density=density,
-            scales=scales,
-            sweeps=1,
-            rate=lattice_walk.adaptation_rate(i) if i < 500 else 0.0,
+        state, info = lattice_walk.step(
+            rng, state, learnt.walk, measurements=NOISY, fibre=fibre, density=density
         )
+        if i < 500:
+            learnt = adaptation.learn(learnt._replace(steps=i), info)
         counts[i] = state.counts
     np.testing.assert_array_equal(state.totals, MATRIX @ state.counts)
     np.testing.assert_array_equal(state.log_density, density(state.counts))
@@ -240,14 +236,9 @@ def test_a_count_without_a_log_density_is_left():
 
     matrix, rng = INVARIANTS["none"][0], np.random.default_rng(1)
     state = lattice_walk.init(np.array([11, 3, 12, 4]), NOISY, density)
-    for _ in range(20):
+    settings = lattice_walk.Settings(np.full((2, 4), 3.0))
+    for _ in range(200):
         state, _ = lattice_walk.step(
-            rng,
-            state,
-            measurements=NOISY,
-            fibre=fibre_of(matrix),
-            density=density,
-            scales=np.full((2, 4), 3.0),
-            sweeps=10,
+            rng, state, settings, measurements=NOISY, fibre=fibre_of(matrix), density=density
         )
     assert (state.counts <= 9).all()

@@ -7,6 +7,7 @@ import pytest
 from scipy import special
 
 from pymc_privacy.algorithms import lattice_walk
+from pymc_privacy.algorithms.adaptation import lattice_walk as adaptation
 from pymc_privacy.algorithms.numerics.integer_kernel import equal_columns, fibre_of, some_table
 from pymc_privacy.algorithms.proposals import poisson_carry
 from tests import references
@@ -78,9 +79,9 @@ def slope_law():
 
 def slopes(rng, groupings, draws=3000):
     fibre = fibre_of(EXACT)
-    parameters, shape = np.zeros(1), poisson_carry.first_shape(1)
+    parameters, shape = np.zeros(1), adaptation.first_shape(1)
     counts = some_table(EXACT, TOTAL)
-    scales, drawn = np.full((2, 3), 2.0), np.empty(draws)
+    settings, drawn = lattice_walk.Settings(np.full((2, 3), 2.0)), np.empty(draws)
     for i in range(draws):
         held = parameters[0]
 
@@ -90,22 +91,21 @@ def slopes(rng, groupings, draws=3000):
             return np.where(c < 0, -np.inf, inside) + 0.2 * c * [1, 0, 0]
 
         state = lattice_walk.init(counts, NOISY, density)
-        state, _ = lattice_walk.step(
-            rng, state, measurements=NOISY, fibre=fibre, density=density, scales=scales, sweeps=1
+        walked, _ = lattice_walk.step(
+            rng, state, settings, measurements=NOISY, fibre=fibre, density=density
         )
-        state, parameters, accepted = poisson_carry.step(
+        state, info = poisson_carry.step(
             rng,
-            state,
-            parameters,
+            poisson_carry.init(parameters, walked.counts, NOISY),
+            adaptation.carry_settings(shape, 4),
             measurements=NOISY,
             groupings=groupings,
             program=program,
-            shape=shape,
-            moves=4,
         )
+        parameters, counts = state.parameters, state.counts
         if i < 500:
-            shape = shape.learn(parameters, accepted)
-        counts, drawn[i] = state.counts, parameters[0]
+            shape = adaptation.learn_carry(shape, parameters, info.accept)
+        drawn[i] = parameters[0]
     return drawn[None, 500:]
 
 
@@ -146,34 +146,34 @@ def test_parameters_without_a_log_density_are_left():
 
     noisy = lattice_walk.stack([np.eye(1)], [np.array([4.0])], [np.ones(1)], [True])
     counts = np.array([5])
-    _, parameters, _ = poisson_carry.step(
+    state, _ = poisson_carry.step(
         np.random.default_rng(1),
-        lattice_walk.State(counts, noisy.totals(counts), np.empty(0)),
-        np.array([1.5]),
+        poisson_carry.init(np.array([1.5]), counts, noisy),
+        adaptation.carry_settings(adaptation.first_shape(1), 200),
         measurements=noisy,
         groupings=((),),
         program=program,
-        shape=poisson_carry.first_shape(1),
-        moves=200,
         sees_counts=False,
     )
-    assert parameters[0] <= 1
+    assert state.parameters[0] <= 1
 
 
 def test_a_shape_is_learnt_from_parameters_on_a_line():
     """A matrix that is not quite positive definite must not end a chain."""
-    rng, shape = np.random.default_rng(1), poisson_carry.first_shape(3)
+    rng, shape = np.random.default_rng(1), adaptation.first_shape(3)
     for _ in range(200):
-        shape = shape.learn(1e6 * rng.standard_normal() * np.array([1.0, 0.3, 3.0]), 0.2)
+        draw = 1e6 * rng.standard_normal() * np.array([1.0, 0.3, 3.0])
+        shape = adaptation.learn_carry(shape, draw, 0.2)
     assert np.isfinite(shape.root).all()
 
 
 def test_the_shape_of_moves_is_learnt():
     rng = np.random.default_rng(3)
     mixing = np.array([[2.0, 0.0], [1.9, 0.1]])
-    shape = poisson_carry.first_shape(2)
+    shape = adaptation.first_shape(2)
     for _ in range(1500):
-        shape = shape.learn(mixing @ rng.standard_normal(2), poisson_carry.TARGET)
+        draw = mixing @ rng.standard_normal(2)
+        shape = adaptation.learn_carry(shape, draw, adaptation.CARRY_ACCEPT)
     learnt = shape.root @ shape.root.T
     np.testing.assert_allclose(learnt, mixing @ mixing.T, rtol=0.15)
 
@@ -208,18 +208,16 @@ def edge_chain(seed, *, program=edge_program, held=None, rounds=6000):
     rng = np.random.default_rng(seed)
     theta, counts, drawn = np.array([0.5]), np.zeros(2, dtype=np.int64), []
     for _ in range(rounds):
-        state, theta, _ = poisson_carry.step(
+        state, _ = poisson_carry.step(
             rng,
-            lattice_walk.State(counts, EDGE_NOISY.totals(counts), np.empty(0)),
-            theta,
+            poisson_carry.init(theta, counts, EDGE_NOISY),
+            poisson_carry.Settings(2.4 * np.eye(1), 4),
             measurements=EDGE_NOISY,
             groupings=((),) if held is None else (held,),
             program=program,
-            shape=poisson_carry.first_shape(1)._replace(root=np.eye(1)),
-            moves=4,
             sees_counts=False,
         )
-        counts = state.counts
+        theta, counts = state.parameters, state.counts
         drawn.append(theta[0])
     return np.array(drawn)[None]
 

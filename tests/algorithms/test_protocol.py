@@ -1,7 +1,7 @@
 """One contract for all kernels: a step takes a generator and a state, and returns state and info.
 
-State and info are named tuples, the same generator gives the same step, what a step does is learnt
-from its info alone, and every sampler of the package is here.
+State and info are named tuples, the same generator gives the same step, tuning learns from the info
+and leaves what it knew before alone, and every sampler of the package is here.
 """
 
 import copy
@@ -14,19 +14,22 @@ import pytest
 from numba import njit
 
 import pymc_privacy.algorithms
+import pymc_privacy.algorithms.adaptation.birth_death
+import pymc_privacy.algorithms.adaptation.count_states
+import pymc_privacy.algorithms.adaptation.interweave
+import pymc_privacy.algorithms.adaptation.lattice_walk
 import pymc_privacy.targets
 from pymc_privacy.algorithms import (
+    adaptation,
     birth_death,
     count_states,
     interweave,
     lattice_walk,
     record_sweep,
 )
-from pymc_privacy.algorithms.adaptation import local_proposal, ridge_adaptation, tuning
-from pymc_privacy.algorithms.interweave import Move
 from pymc_privacy.algorithms.noise import noise
 from pymc_privacy.algorithms.numerics.integer_kernel import fibre_of
-from pymc_privacy.algorithms.proposals import leaps
+from pymc_privacy.algorithms.proposals import leaps, poisson_carry
 from pymc_privacy.mechanisms import Laplace
 
 RECORDS = (np.array([0.3, -1.2, 0.7]),)
@@ -111,59 +114,79 @@ REFRESHED = {"statistics": statistics, "centred": centred, "others": others, "re
 
 
 class Kernel(NamedTuple):
-    """A module, a state, how to make a step, and which acceptances tuning learns from."""
+    """A module, a state, how to make a step, what is known before tuning, and how it is learnt."""
 
     module: Any
     state: Any
     step: Callable[..., Any]
-    learnt_from: tuple[str, ...]
+    learnt: Any = None
+    learn: Callable[..., Any] | None = None
+    """From what is known, a state and an info to what is known then."""
 
 
-def of_moves(template, functions):
+def traits(size, functions, **changes):
+    carries = "noncentred" in functions
+    return adaptation.interweave.Traits(
+        size,
+        has_gradient=False,
+        has_noncentred_gradient=False,
+        has_statistics=False,
+        carries_records=carries,
+        noise_precision=np.ones(1) if carries else np.empty(0),
+    )._replace(**changes)
+
+
+def of_moves(template, functions, **changes):
+    learns = adaptation.interweave
     step = template.compile_moves(functions, gradients=())
     data = interweave.data_of(dict.fromkeys(functions, ()))
-    walk = tuning.init(1)._replace(centre=np.zeros(1))
-    reference = local_proposal.reference(walk, local_proposal.init(1), np.ones(1), leap=True)
-    move = Move(np.eye(1), 0.7, 4)
-    settings = interweave.Settings(move, move, reference)
+    plan = learns.plan(traits(1, functions, **changes), centred_steps=4, noncentred_steps=None)
+    learnt = learns.init(plan, 100)
+    known = learnt._replace(noncentred=learnt.noncentred._replace(centre=np.zeros(1)))
     return Kernel(
         interweave,
         interweave.State(np.array([0.2]), RECORDS),
-        lambda rng, state: step(rng, state, (), settings, data),
-        ("centred_accept", "noncentred_accept"),
+        lambda rng, state: step(rng, state, (), learns.settings(known, plan), data),
+        known,
+        lambda learnt, state, info: learns.learn(learnt, plan, state.q, info),
     )
 
 
 def of_sizes():
+    learns = adaptation.birth_death
     functions = CARRIED | {"centred": sized_centred, "noncentred": sized_noncentred}
     step = birth_death.compile_moves(functions, gradients=())
     data = interweave.data_of(dict.fromkeys(functions, ()))
-    found = ridge_adaptation.init(1, 1)
+    plan = learns.plan(traits(2, functions), [9], centred_steps=4, noncentred_steps=None, jumps=4)
+    learnt = learns.init(plan, 100)
     bounds = (np.array([0]), np.array([9]))
-    move = Move(np.eye(2), 0.7, 4)
-    ridge = tuple(found.ridge)
-    settings = birth_death.Settings(move, move, ridge, bounds, local_proposal.unguided())
+    settings = learns.settings(learnt, plan, False)._replace(bounds=bounds)
     return Kernel(
         interweave,
         interweave.State(np.array([0.2, 1.0]), RECORDS),
         lambda rng, state: step(rng, state, (), settings, data),
-        ("centred_accept", "noncentred_accept"),
+        learnt,
+        lambda learnt, state, info: learns.learn(
+            np.random.default_rng(1), learnt, plan, state.q, [3], jump_accept=0.1, info=info
+        ),
     )
 
 
 def of_counts():
+    learns = adaptation.count_states
     step = count_states.compile_step(
         centred=given_counts, law=law, noise=log_noise, has_gradient=False
     )
     cells = count_states.Cells(np.array([[0.0], [1.0]]), np.array([0, 2]))
-    move = Move(np.eye(1), 0.7, 4)
-    settings = count_states.Settings(move, move, count_states.Block(0.3, 4))
-    data = count_states.Data((), (), ())
+    numbers = dict.fromkeys(("centred_steps", "noncentred_steps", "blocks"), 4)
+    plan = learns.plan(traits(1, ()), cells, **numbers)
+    learnt, data = learns.init(plan, 100), count_states.Data((), (), ())
     return Kernel(
         count_states,
         count_states.State(np.array([0.2]), np.array([4, 6])),
-        lambda rng, state: step(rng, state, cells, (), settings, data),
-        ("centred_accept", "noncentred_accept", "block_accept"),
+        lambda rng, state: step(rng, state, cells, (), learns.settings(learnt, plan), data),
+        learnt,
+        lambda learnt, state, info: learns.learn(learnt, plan, info),
     )
 
 
@@ -174,40 +197,55 @@ def of_records():
         record_sweep,
         record_sweep.init(RECORDS[0][None]),
         lambda rng, state: record_sweep.step(rng, state, rng.standard_normal((1, 3)), noise=given),
-        ("accept",),
     )
+
+
+MEASURED = lattice_walk.stack([np.ones((1, 3))], [[7.0]], [1.0], [False])
 
 
 def of_tables():
     def density(counts):
         return np.where(counts < 0, -np.inf, -0.1 * counts)
 
-    measured = lattice_walk.stack([np.ones((1, 3))], [[7.0]], [1.0], [False])
-    fibre = fibre_of(np.zeros((0, 3), dtype=int))
+    learns, fibre = adaptation.lattice_walk, fibre_of(np.zeros((0, 3), dtype=int))
+    target = {"measurements": MEASURED, "fibre": fibre, "density": density}
+    learnt = learns.init(3, 0)
     return Kernel(
         lattice_walk,
-        lattice_walk.init(np.array([2, 3, 1]), measured, density),
-        lambda rng, state: lattice_walk.step(
-            rng,
-            state,
-            measurements=measured,
-            fibre=fibre,
-            density=density,
-            scales=np.full((2, 3), 2.0),
-            sweeps=3,
+        lattice_walk.init(np.array([2, 3, 1]), MEASURED, density),
+        lambda rng, state: lattice_walk.step(rng, state, learnt.walk, **target),
+        learnt,
+        lambda learnt, state, info: learns.learn(learnt, info),
+    )
+
+
+def of_carried_tables():
+    def program(parameters, counts):
+        return -0.5 * float(parameters[0] ** 2), np.exp(parameters[0] * np.ones(3))
+
+    learns = adaptation.lattice_walk
+    shape = learns.first_shape(1)
+    target = {"measurements": MEASURED, "groupings": ((),), "program": program}
+    return Kernel(
+        poisson_carry,
+        poisson_carry.init(np.array([0.5]), np.array([2, 3, 1]), MEASURED),
+        lambda rng, state: poisson_carry.step(
+            rng, state, learns.carry_settings(shape, 4), **target
         ),
-        ("single",),
+        shape,
+        lambda shape, state, info: learns.learn_carry(shape, state.parameters, info.accept),
     )
 
 
 KERNELS = {
-    "interweave": lambda: of_moves(interweave, CARRIED),
+    "interweave": lambda: of_moves(interweave, CARRIED, noise_precision=np.empty(0)),
     "interweave by leaps": lambda: of_moves(leaps, CARRIED),
     "interweave afresh": lambda: of_moves(interweave, REFRESHED),
     "birth_death": of_sizes,
     "count_states": of_counts,
     "record_sweep": of_records,
     "lattice_walk": of_tables,
+    "lattice_walk carried": of_carried_tables,
 }
 
 
@@ -252,10 +290,18 @@ def test_the_same_generator_makes_the_same_step_and_another_one_another(kernel):
     assert not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-def test_tuning_learns_from_the_info(kernel):
-    _, info = kernel.step(np.random.default_rng(1), copy.deepcopy(kernel.state))
-    for name in kernel.learnt_from:
-        accept = getattr(info, name)
-        assert 0 <= accept <= 1
-        before = tuning.init(1)
-        assert tuning.rescale(before, accept, 2.0).scale < before.scale
+def test_tuning_learns_from_the_info_and_leaves_what_it_knew(kernel):
+    state, info = kernel.step(np.random.default_rng(1), copy.deepcopy(kernel.state))
+    if kernel.learn is None:
+        assert kernel.module is record_sweep, "its proposals are those of the data model"
+        return
+    before = copy.deepcopy(kernel.learnt)
+    learnt, again = (kernel.learn(kernel.learnt, state, info) for _ in range(2))
+    assert type(learnt) is type(before)
+    for was, known, same, now in zip(
+        *(numbers(value) for value in (before, kernel.learnt, again, learnt)), strict=True
+    ):
+        np.testing.assert_array_equal(was, known)
+        np.testing.assert_array_equal(same, now)
+    after, was = numbers(learnt), numbers(before)
+    assert any(a.shape != b.shape or (a != b).any() for a, b in zip(after, was, strict=True))

@@ -1,5 +1,6 @@
 """Lattices, counts and sizes beside the plain model: right ones agree, broken twins do not."""
 
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -13,15 +14,11 @@ from pymc_privacy.algorithms.numerics.integer_kernel import equal_columns
 from pymc_privacy.certificate.base import disagreements
 from pymc_privacy.certificate.certifier import Certifier
 from pymc_privacy.certificate.counts import (
-    Lattice,
-    Sized,
     compare_counts,
     compare_jumps,
     compare_lattice,
     compare_sized,
 )
-from pymc_privacy.densities.noise import noise_of
-from pymc_privacy.distributions.linear_measurements import exact_totals
 from pymc_privacy.errors import CertificateError, RecordError
 from pymc_privacy.targets import lattice_walk as lattice_graph
 from tests.model.test_locality import Shift
@@ -57,17 +54,7 @@ def table(*, crossed=False, tied=False):
 
 
 def lattice_of(model):
-    count = model["count"]
-    fibre = lattice_graph.fibre(model, count)
-    return Lattice(
-        "count",
-        lattice_graph.noisy_totals(model, count),
-        fibre,
-        lattice_graph.compile_cell_density(model, count, PLAIN),
-        lattice_graph.carry_program(model, count, fibre, PLAIN),
-        exact_totals(model, count)[0],
-        ["y_invariants"],
-    )
+    return lattice_graph.lattice_target(model, model["count"], PLAIN, carries=True)
 
 
 def compared(lattice, model):
@@ -176,17 +163,16 @@ def voters():
         return pmp.CountStates()
 
 
-def counts_compared(step, *, program=None, cells=None):
-    certifier = step._certifier
-    return list(
-        compare_counts(
-            program or step._program,
-            step._counted,
-            cells or step._cells,
-            certifier.reference,
-            certifier.pairs,
-        )
-    )
+def changed(target, **changes):
+    """Return a target that differs in some attributes."""
+    twin = copy(target)
+    vars(twin).update(changes)
+    return twin
+
+
+def counts_compared(step, **changes):
+    certifier, target = step._certifier, changed(step._target, **changes)
+    return list(compare_counts(target, certifier.reference, certifier.pairs))
 
 
 def test_densities_by_counts_agree_with_the_model(voters):
@@ -218,13 +204,15 @@ COUNT_MUTANTS = {
 @pytest.mark.parametrize("name", COUNT_MUTANTS)
 def test_broken_densities_by_counts_are_caught(name, voters):
     function, broken = COUNT_MUTANTS[name]
-    assert caught(counts_compared(voters, program=with_function(voters._program, function, broken)))
+    assert caught(
+        counts_compared(voters, program=with_function(voters._target.program, function, broken))
+    )
 
 
 def test_broken_contributions_of_cells_are_caught(voters):
-    contributions = voters._cells.contributions.copy()
+    contributions = voters._target.cells.contributions.copy()
     contributions[-1, 2] += 1
-    cells = voters._cells._replace(contributions=contributions)
+    cells = voters._target.cells._replace(contributions=contributions)
     assert caught(counts_compared(voters, cells=cells))
 
 
@@ -243,18 +231,12 @@ def sized():
 
 
 def jumps_of(step):
-    [resizing], [database] = step._resizings, step._sized
-    return Sized(
-        database,
-        resizing._program,
-        resizing._log_size,
-        resizing._inputs,
-        noise_of(database.database),
-    )
+    [size] = step._target.sizes
+    return size
 
 
 def sizes_compared(step, program=None):
-    certifier, program = step._certifier, program or step._program
+    certifier, program = step._certifier, program or step._target.program
     return list(compare_sized(program, step._sized, certifier.reference, certifier.pairs))
 
 
@@ -284,7 +266,7 @@ SIZED_MUTANTS = {
 @pytest.mark.parametrize("name", SIZED_MUTANTS)
 def test_broken_densities_of_sizes_are_caught(name, sized):
     function, broken = SIZED_MUTANTS[name]
-    assert caught(sizes_compared(sized, with_function(sized._program, function, broken)))
+    assert caught(sizes_compared(sized, with_function(sized._target.program, function, broken)))
 
 
 def jumps_compared(sized, jumps=None):
@@ -303,20 +285,21 @@ def _without_the_release_of_the_size(jumps):
     def broken(sizes, *inputs):
         return [jumps.log_size(sizes, *inputs)[0] + abs(sizes - 5.3) / 2.0]
 
-    return jumps._replace(log_size=broken)
+    return changed(jumps, log_size=broken)
 
 
 JUMP_MUTANTS = {
     "the size's own release left out": _without_the_release_of_the_size,
-    "another release": lambda j: j._replace(noise=j.noise._replace(release=j.noise.release + 0.5)),
-    "another scale": lambda j: j._replace(
-        noise=j.noise._replace(parameters=1.1 * j.noise.parameters)
+    "another release": lambda j: changed(j, _noise=j.noise._replace(release=j.noise.release + 0.5)),
+    "another scale": lambda j: changed(
+        j, _noise=j.noise._replace(parameters=1.1 * j.noise.parameters)
     ),
-    "contributions of another power": lambda j: j._replace(
-        records=replace(
-            j.records,
-            current=lambda *a: [c * (1 + k) for k, c in enumerate(j.records.current(*a))],
-        )
+    "contributions of another power": lambda j: changed(
+        j,
+        program=replace(
+            j.program,
+            current=lambda *a: [c * (1 + k) for k, c in enumerate(j.program.current(*a))],
+        ),
     ),
 }
 
@@ -352,8 +335,8 @@ def checked(step, point):
 def test_counts_are_compared_again_where_a_chain_has_come_to(function, voters, monkeypatch):
     point = far_off(voters, "p_logodds__", 9.0)
     checked(voters, point)
-    broken = broken_far_off(voters._program, function, 8.0)
-    monkeypatch.setattr(voters, "_program", broken)
+    broken = broken_far_off(voters._target.program, function, 8.0)
+    monkeypatch.setattr(voters._target, "program", broken)
     assert not caught(counts_compared(voters))
     voters._certifier.start_chain()
     with pytest.raises(CertificateError, match=f"where this chain came to.*{COUNTED[function]}"):
@@ -375,8 +358,8 @@ def test_sizes_are_compared_again_where_a_chain_has_come_to(size, sized):
 @pytest.mark.parametrize("function", ["centred", "noncentred"])
 def test_broken_sizes_far_off_are_caught(function, sized, monkeypatch):
     point = far_off(sized, "shape_log__", 6.0) | {"n": np.array(4)}
-    broken = broken_far_off(sized._program, function, 5.0)
-    monkeypatch.setattr(sized, "_program", broken)
+    broken = broken_far_off(sized._target.program, function, 5.0)
+    monkeypatch.setattr(sized, "_target", replace(sized._target, program=broken))
     assert not caught(sizes_compared(sized))
     with pytest.raises(CertificateError, match="where this chain came to"):
         sized.step(point)
@@ -384,13 +367,13 @@ def test_broken_sizes_far_off_are_caught(function, sized, monkeypatch):
 
 def test_broken_jumps_far_off_are_caught(sized, monkeypatch):
     point = far_off(sized, "shape_log__", 6.0) | {"n": np.array(4)}
-    [resizing] = sized._resizings
-    right = resizing._log_size
+    [size] = sized._target.sizes
+    right = size.log_size
 
     def broken(sizes, level):
         return [right(sizes, level)[0] + 0.1 * sizes * (level > 20)]
 
-    monkeypatch.setattr(resizing, "_log_size", broken)
+    monkeypatch.setattr(size, "log_size", broken)
     checked(sized, point)
     sized._certifier.start_chain()
     with pytest.raises(CertificateError, match="all factors of the size alone"):

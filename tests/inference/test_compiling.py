@@ -1,4 +1,4 @@
-"""`sample` compiles before chains start, and says so."""
+"""Step methods compile when they are made, before chains start, and `sample` says so."""
 
 import logging
 
@@ -8,6 +8,7 @@ import pytest
 
 import pymc_privacy as pmp
 from pymc_privacy.model.start import start_of
+from pymc_privacy.step_methods.base import Courier
 
 
 def coins():
@@ -34,22 +35,47 @@ def test_sample_says_that_it_compiles_and_for_how_long(quiet, caplog):
     assert any(line.startswith("Compiled in ") for line in said) is not quiet
 
 
-def test_compiling_leaves_no_trace():
-    model = coins()
-    chains = []
-    for ahead in (True, False):
-        step = pmp.Interweave(model=model, rng=3)
-        if ahead:
-            before = repr(step.sampling_state)
-            step.compile(start_of(model))
-            assert repr(step.sampling_state) == before
-        step.setup_chain(np.random.default_rng(4), 10, 10)
+def many_coins():
+    with pm.Model() as model:
+        p = pm.Beta("p", 2, 2)
+        x = pm.Bernoulli("x", p, shape=600)
+        pmp.Privatized("s", x, pmp.Laplace(scale=9.0), observed=400.0)
+    return model
+
+
+def some_coins():
+    with pm.Model() as model:
+        p, n = pm.Beta("p", 2, 2), pm.DiscreteUniform("n", 1, 20)
+        x = pmp.Records("x", pm.Bernoulli.dist(p), size=n)
+        pmp.Privatized("s", x, pmp.Laplace(scale=2.0), observed=6.0)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("method", "build"),
+    [
+        (pmp.Interweave, coins),
+        (pmp.RecordSweep, coins),
+        (pmp.CountStates, many_coins),
+        (pmp.BirthDeath, some_coins),
+    ],
+)
+def test_a_step_method_compiles_when_it_is_made_and_leaves_no_trace(method, build, monkeypatch):
+    model = build()
+    step = method(model=model, rng=3)
+    assert all(getattr(step, name) is not None for name in step.machine_code)
+    monkeypatch.setattr(Courier, "_compile", lambda self, model: self.setup_tuning(0))
+    twin, chains = method(model=model, rng=3), []
+    assert all(getattr(twin, name) is None for name in twin.machine_code)
+    assert repr(twin.sampling_state) == repr(step.sampling_state)
+    for made in (step, twin):
+        made.setup_chain(np.random.default_rng(4), 10, 10)
         point = start_of(model)
         for _ in range(10):
-            point, _ = step.step(point)
+            point, _ = made.step(point)
         chains.append(point)
-    np.testing.assert_array_equal(chains[0]["p_logodds__"], chains[1]["p_logodds__"])
-    np.testing.assert_array_equal(chains[0]["x"], chains[1]["x"])
+    for name, value in chains[0].items():
+        np.testing.assert_array_equal(value, chains[1][name])
 
 
 def sampled(model, **options):

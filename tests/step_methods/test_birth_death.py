@@ -7,11 +7,11 @@ import pytest
 from scipy import stats
 
 import pymc_privacy as pmp
+from pymc_privacy.algorithms.birth_death import bounds_of_size
 from pymc_privacy.densities import carrying
 from pymc_privacy.errors import CapacityError, CapacityWarning, RecordError
 from pymc_privacy.model.releases import is_release
 from pymc_privacy.reparameterise import Reparameterisation
-from pymc_privacy.step_methods.resizing import with_reserve
 from pymc_privacy.targets import birth_death as sizing
 from tests import references
 from tests.references import Release
@@ -252,8 +252,7 @@ def test_clamped_normal_of_unknown_number(request):
 def alternate(model, step, seed, *, watched, rounds, tuned=()):
     """Publish anew, step, and so on; return the chain of each watched variable."""
     step.setup_chain(np.random.default_rng(seed), 0, rounds)
-    for name, value in dict(tuned).items():
-        setattr(step, name, value)
+    step.learnt = step.learnt._replace(**dict(tuned))
     rng = np.random.default_rng(seed + 1)
     releases = [rv for rv in model.observed_RVs if is_release(rv)]
     statistics = model.compile_fn(
@@ -273,8 +272,7 @@ def alternate(model, step, seed, *, watched, rounds, tuned=()):
         for rv, statistic in zip(releases, statistics(point), strict=True):
             drawn = rv.owner.op.mechanism.simulate(rng, statistic)
             model[f"{rv.name}_data"].set_value(np.asarray(drawn, dtype=float))
-        for resizing in step._resizings:
-            resizing.forget()
+        step.forget()
         point, _ = step.step(point)
         draws.append([float(v) for v in natural(point)])
     return {name: np.array(draws)[None, :, k] for k, name in enumerate(watched)}
@@ -300,9 +298,9 @@ TUNED = {"largest": (25,)}
 
 def bent(step):
     """Return what tuning might have left: a ridge, knots on it, and leaps that are worth it."""
-    size = step._program.size
+    size = step._target.program.size
     rng = np.random.default_rng(5)
-    found = step.ridge
+    found = step.learnt.ridge
     curves = rng.normal(0, 0.1, size=found.ridge.curves.shape)
     ridge = found.ridge._replace(centres=np.array([1.5]), reach=np.array([1.0]), curves=curves)
     centre, knots = np.append(np.zeros(size - 1), 1.5), np.array([0.8, 1.4, 2.0, 2.3])
@@ -344,7 +342,7 @@ def without_the_factor_of_nu(self, density):
 @pytest.mark.slow
 @pytest.mark.usefixtures("the_certificate_is_blind")
 def test_a_missing_jacobian_is_noticed(monkeypatch, request):
-    monkeypatch.setattr(sizing.Sizing, "density", without_the_factor_of_nu)
+    monkeypatch.setattr(sizing.SizeCoordinates, "density", without_the_factor_of_nu)
     model = coins()
     with model:
         step = pmp.BirthDeath()
@@ -432,7 +430,7 @@ def z_in_another_model(family, seed):
     model, laws = family()
     with model:
         step = pmp.BirthDeath()
-    tuned = {"largest": (5,) * len(step._resizings)}
+    tuned = {"largest": (5,) * len(step.databases)}
     draws = alternate(model, step, seed, watched=laws, rounds=4000, tuned=tuned)
     return largest_z(draws, laws)
 
@@ -457,7 +455,7 @@ def test_a_crude_form_with_its_weight_keeps_the_prior(crude_gammas, request):
 @pytest.mark.usefixtures("the_certificate_is_blind")
 def test_a_weight_of_the_rows_that_exist_alone_is_noticed(crude_gammas, request, monkeypatch):
     """Rows that do not exist are drawn given the parameters, and held while these move."""
-    written = sizing.Sizing.written
+    written = sizing.SizeCoordinates.written
 
     def of_those_that_exist(self, graphs, others, **options):
         if others and not any(new.owner for new in others.values()):
@@ -467,7 +465,7 @@ def test_a_weight_of_the_rows_that_exist_alone_is_noticed(crude_gammas, request,
     whole = sizing.weight_of_base
     monkeypatch.setattr(sizing, "weight_of_base", lambda *a, **k: _marked(whole(*a, **k)))
     monkeypatch.setattr(
-        sizing.Sizing,
+        sizing.SizeCoordinates,
         "written",
         lambda self, graphs, others, **options: (
             of_those_that_exist if any(graph.name == "weight" for graph in graphs) else written
@@ -544,26 +542,26 @@ def test_chains_in_other_processes(coin_model, method):
     np.testing.assert_array_equal(here.posterior["n"], there.posterior["n"])
 
 
-class Rows:
-    """Stand for one database, of records that are zero."""
-
-    capacity, records = 10_000, ("x",)
-
-    def draw(self, rng, point, rows):
-        return [np.zeros(rows)], None
-
-
 @pytest.mark.parametrize(("number", "below"), [(100, 1.0), (3000, 0.125), (9000, 0.0)])
 def test_sizes_beyond_those_met_in_tuning_have_a_way_back(number, below, request):
     """Of the bounds 950 and 7600 the far one is used in an eighth of all iterations."""
     rng, found = np.random.default_rng(seed_of(request)), []
     for _ in range(2000):
-        point = {"x": np.zeros(Rows.capacity)}
-        [array], [least, most] = with_reserve(rng, point, [Rows()], [number], [600], draw=True)
-        assert least <= number <= most == len(array)
-        assert (int(least), int(most)) in {(1, 950), (1, 7600), (951, 10_000), (7601, 10_000)}
+        least, most = bounds_of_size(rng, number, 600, 10_000)
+        assert least <= number <= most
+        assert (least, most) in {(1, 950), (1, 7600), (951, 10_000), (7601, 10_000)}
         found.append(least == 1)
     assert_mean(np.array(found), below, what="how often small sizes can be reached")
+
+
+def test_a_move_has_room_for_the_largest_size_that_it_may_lead_to(coin_model, coin_step):
+    rng, point = np.random.default_rng(3), coin_model.initial_point(8) | {"n": np.array(4)}
+    [array], [least, most] = coin_step._target.reserve(rng, point, [2], draw=True)
+    assert least == 1
+    assert most == len(array) > 50
+    np.testing.assert_array_equal(array[:4], point["x"][:4])
+    [array], _ = coin_step._target.reserve(rng, point, [2], draw=False)
+    assert len(array) == 4
 
 
 @pytest.mark.parametrize("single", [False, True], ids=["jumps", "as published"])

@@ -182,11 +182,13 @@ def geweke(family, seed, rounds=6000, **options):
     model, mechanism, priors = build(family)
     step = CountStates(model=model, rng=seed, **options)
     step.stop_tuning()
-    wide = 0.8 * np.eye(step._program.size)
-    step.centred = step.centred._replace(factor=0.5 * wide)
-    step.noncentred = step.noncentred._replace(factor=wide)
-    step.block = step.block._replace(log_scale=np.log(0.3))
-    [counted] = step._counted
+    wide, learnt = 0.8 * np.eye(step._target.program.size), step.learnt
+    step.learnt = learnt._replace(
+        centred=learnt.centred._replace(factor=0.5 * wide),
+        noncentred=learnt.noncentred._replace(factor=wide),
+        block=learnt.block._replace(log_scale=np.log(0.3)),
+    )
+    [counted] = step._target.counted
 
     def total_at(point):
         return counted.contributions[counted.cells_at(point)].sum(axis=0)
@@ -308,7 +310,7 @@ def test_records_have_their_counts_and_a_random_order(pair, request):
         point, _ = step.step(point)
         cell = 2 * point["a"] + point["b"]
         counts = np.bincount(cell, minlength=4)
-        np.testing.assert_array_equal(counts, step._counts)
+        np.testing.assert_array_equal(counts, step._target.counts_at(point))
         share = counts / 500
         first.append((cell[7] == 3) - share[3])
         neighbours.append((cell[3] == 3) * (cell[4] == 3) - share[3] * (counts[3] - 1) / 499)

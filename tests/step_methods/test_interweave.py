@@ -116,15 +116,17 @@ def geweke(family, seed, rounds=4000, *, follow=False, **options):
     step.stop_tuning()
     size = step._program.size
     wide = 0.8 * np.eye(size)
-    step.centred = step.centred._replace(factor=0.5 * wide)
-    centre = np.zeros(size if follow else 0)
-    step.noncentred = step.noncentred._replace(factor=wide, centre=centre)
-    step.proposal = step.proposal._replace(accept=1.0)
-    [sweep] = step._sweeps
+    learnt, centre = step.learnt, np.zeros(size if follow else 0)
+    step.learnt = learnt._replace(
+        centred=learnt.centred._replace(factor=0.5 * wide),
+        noncentred=learnt.noncentred._replace(factor=wide, centre=centre),
+        proposal=learnt.proposal._replace(accept=1.0),
+    )
+    [target] = step._targets
 
     def total_at(point):
-        sweep.forget()
-        return sweep._program.contributions_at(point).sum(axis=1)
+        target.forget()
+        return target.program.contributions_at(point).sum(axis=1)
 
     draws = alternate(model, mechanism, priors, step, total_at=total_at, seed=seed, rounds=rounds)
     return draws, priors
@@ -411,9 +413,9 @@ def test_a_move_that_is_never_accepted_is_given_up():
         x = pm.SkewNormal("x", mu=0.0, sigma=1.0, alpha=skew, shape=400)
         pmp.Privatized("s", pt.clip(x, -9, 9), pmp.Laplace(scale=1e-6), observed=80.0)
     step = pmp.Interweave(model=model)
-    assert step.noncentred_steps > 0
+    assert step.learnt.noncentred_steps > 0
     result = sample(model, step=step, tune=200, draws=5, chains=1)
-    assert step.noncentred_steps == 0
+    assert step.learnt.noncentred_steps == 0
     assert (result.sample_stats["interweave_noncentred_accept"] == 0).all()
 
 
@@ -476,8 +478,7 @@ def test_a_record_below_may_have_a_step_of_its_own(request):
         total = (point["x"] * point["y"]).sum()
         data.set_value(total + rng.laplace())
         for step in steps:
-            for sweep in step._sweeps:
-                sweep.forget()
+            step.forget()
             point, _ = step.step(point)
         # mu given x, exactly.
         mean = (0.5 + point["x"].sum()) / 4

@@ -62,6 +62,11 @@ def gain(iteration: int) -> float:
     return 2 * (1 + iteration) ** -0.6
 
 
+def slow_gain(iteration: int) -> float:
+    """Return the length of a step of Robbins and Monro for an acceptance of many moves."""
+    return 1 / math.sqrt(1 + iteration)
+
+
 def bounded(tuning: Tuning, least: float, most: float) -> Tuning:
     """Keep the scale between bounds, in units of 1 / sqrt(dimensions)."""
     unit = -0.5 * math.log(max(len(tuning.factor), 1))
@@ -71,11 +76,15 @@ def bounded(tuning: Tuning, least: float, most: float) -> Tuning:
 
 def observe(tuning: Tuning, q: np.ndarray) -> Tuning:
     """Add one draw to the running moments."""
-    draws, mean, scatter = tuning.moments
+    return tuning._replace(moments=with_draw(tuning.moments, q))
+
+
+def with_draw(moments: Moments, q: np.ndarray) -> Moments:
+    """Return the moments of one draw more."""
+    draws, mean, scatter = moments
     difference = q - mean
     mean = mean + difference / (draws + 1)
-    scatter = scatter + np.outer(difference, q - mean)
-    return tuning._replace(moments=Moments(draws + 1, mean, scatter))
+    return Moments(draws + 1, mean, scatter + np.outer(difference, q - mean))
 
 
 def observed(tuning: Tuning, draws: np.ndarray) -> Tuning:

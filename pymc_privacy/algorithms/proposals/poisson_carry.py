@@ -24,102 +24,83 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_privacy.algorithms.adaptation.tuning import safe_cholesky
 from pymc_privacy.algorithms.interweave import number_or_never
-from pymc_privacy.algorithms.lattice_walk import Measurements, State, log_noise
+from pymc_privacy.algorithms.lattice_walk import Measurements, log_noise
 
-TARGET = 0.25
-# A shape is learnt from so many draws for each parameter, at least.
-_ENOUGH = 10
-# What was learnt on the way to the posterior is forgotten after so many steps.
-_FORGET = (64, 256, 1024)
 _LARGEST = 1e15
 Groups = tuple[np.ndarray, ...]
 Program = Callable[[np.ndarray, np.ndarray], tuple[float, np.ndarray]]
 
 
-class Shape(NamedTuple):
-    """The length and shape of moves, learnt while tuning."""
+class State(NamedTuple):
+    """The parameters as one vector, the counts, and their totals."""
 
-    log_length: float
-    root: np.ndarray
-    """A move is this times standard Normal variates, times its length."""
-    steps: int
-    seen: int
-    mean: np.ndarray
-    scatter: np.ndarray
-
-    def learn(self, parameters: np.ndarray, accepted: float) -> Shape:
-        """Take in one more draw, and how often moves were accepted."""
-        width, steps, seen = parameters.size, self.steps + 1, self.seen + 1
-        before = parameters - self.mean
-        mean = self.mean + before / seen
-        scatter = self.scatter + np.outer(before, parameters - mean)
-        length = self.log_length + (accepted - TARGET) / math.sqrt(seen)
-        root = self.root
-        if seen >= _ENOUGH * width:
-            root = safe_cholesky(scatter / seen + 1e-10 * np.eye(width))
-            # A shape that is used for the first time has the length that suits a Normal law.
-            length = _usual_length(width) if self.seen + 1 == _ENOUGH * width else length
-        if steps in _FORGET:
-            return Shape(length, root, steps, 0, np.zeros(width), np.zeros((width, width)))
-        return Shape(length, root, steps, seen, mean, scatter)
+    parameters: np.ndarray
+    counts: np.ndarray
+    totals: np.ndarray
 
 
-def first_shape(width: int) -> Shape:
-    """Return the shape of moves before anything is known: a ball."""
-    ball, nothing = 0.1 * np.eye(width), np.zeros((width, width))
-    return Shape(_usual_length(width), ball, 0, 0, np.zeros(width), nothing)
+class Settings(NamedTuple):
+    """How moves are made."""
+
+    factor: np.ndarray
+    """A move is this times standard Normal variates."""
+    moves: int
 
 
-def _usual_length(width: int) -> float:
-    return math.log(2.4 / math.sqrt(max(width, 1)))
+class Info(NamedTuple):
+    """What happened in one step."""
+
+    accept: float
+    """The fraction of moves that were accepted."""
+
+
+def init(parameters: np.ndarray, counts: np.ndarray, measurements: Measurements) -> State:
+    """Compute what belongs to the counts."""
+    counts = np.array(counts, dtype=np.int64)
+    return State(parameters, counts, measurements.totals(counts))
 
 
 def step(
     rng: np.random.Generator,
     state: State,
-    parameters: np.ndarray,
+    settings: Settings,
     *,
     measurements: Measurements,
     groupings: Sequence[Groups],
     program: Program,
-    shape: Shape,
-    moves: int,
     sees_counts: bool = True,
-) -> tuple[State, np.ndarray, float]:
+) -> tuple[State, Info]:
     """Offer the parameters some moves, with the counts carried along.
 
     ``groupings`` are groups of cells to hold the sums of, one after the other, and
-    ``program(parameters, counts)`` returns log g, which may not see the counts, and the rates. Log
-    densities in the state are left as they were, and have to be computed again. Returns state,
-    parameters and the fraction accepted.
+    ``program(parameters, counts)`` returns log g, which may not see the counts, and the rates.
     """
-    log_g, rates = program(parameters, state.counts)
+    parameters, counts, totals = state
+    log_g, rates = program(parameters, counts)
     log_g = number_or_never(log_g)
-    noise = log_noise(state.totals, measurements)
-    factor = math.exp(shape.log_length) * shape.root
+    noise = log_noise(totals, measurements)
     accepted = 0
-    for k in range(moves):
+    for k in range(settings.moves):
         held = groupings[k % len(groupings)]
-        there = parameters + factor @ rng.standard_normal(parameters.size)
-        there_g, there_rates = program(there, state.counts)
+        there = parameters + settings.factor @ rng.standard_normal(parameters.size)
+        there_g, there_rates = program(there, counts)
         # Rates that no count could be drawn from are outside of any posterior. Of these bounds a
         # rate of 0 is inside: what may be left must be entered.
         if not np.all((there_rates >= 0) & (there_rates < _LARGEST) & (rates < _LARGEST)):
             continue
-        counts = carry(rng, state.counts, rates, there_rates, held)
+        carried = carry(rng, counts, rates, there_rates, held)
         if sees_counts:
-            there_g, _ = program(there, counts)
-        totals = measurements.totals(counts)
-        there_noise = log_noise(totals, measurements)
+            there_g, _ = program(there, carried)
+        there_totals = measurements.totals(carried)
+        there_noise = log_noise(there_totals, measurements)
         ratio = there_g - log_g + there_noise - noise
-        ratio += log_sums(counts, there_rates, held) - log_sums(counts, rates, held)
+        ratio += log_sums(carried, there_rates, held) - log_sums(carried, rates, held)
         if ratio + rng.standard_exponential() >= 0:
             accepted += 1
             parameters, rates, log_g, noise = there, there_rates, there_g, there_noise
-            state.counts[:], state.totals[:] = counts, totals
-    return state, parameters, accepted / moves
+            counts, totals = carried, there_totals
+    return State(parameters, counts, totals), Info(accepted / settings.moves)
 
 
 def carry(

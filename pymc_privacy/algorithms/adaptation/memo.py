@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Latest:
+class Memo:
     """A function that remembers its value until it is given other objects.
 
     Equal objects count as others: telling arrays apart would cost more than it saves.
     """
 
-    def __init__(self, function: Callable):
+    def __init__(self, function: Callable[..., Any]):
         self._function = function
         self._given: tuple | None = None
         self._value: Any = None
