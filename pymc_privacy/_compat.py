@@ -156,8 +156,7 @@ def interpret(
     inputs: Sequence[Variable], outputs: Sequence[Variable]
 ) -> Callable[..., list[np.ndarray]]:
     """Return a function that evaluates a graph node by node, as it stands."""
-    mode = Mode(linker="py", optimizer=None)
-    return function(inputs, outputs, mode=mode, on_unused_input="ignore", accept_inplace=True)
+    return function(inputs, outputs, mode=AS_WRITTEN, on_unused_input="ignore", accept_inplace=True)
 
 
 def law_parameters(variable: TensorVariable) -> tuple[Variable, ...]:
