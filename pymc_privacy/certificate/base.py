@@ -155,10 +155,15 @@ class Terms:
     """The same, where every number of the point is some last digits larger."""
 
     def total(self, names: Collection[str]) -> float:
-        """Return the log density of some factors; -inf where it is no number."""
+        """Return the log density of some factors; -inf where it is no number, or +inf.
+
+        Far out an exponential overflows; nothing is accepted there.
+        """
         with np.errstate(invalid="ignore"):
-            total = math.fsum(float(self.by_name[name].sum()) for name in names)
-        return -math.inf if math.isnan(total) else total
+            total = float(np.sum([self.by_name[name].sum() for name in names], dtype=float))
+        if not math.isfinite(total):
+            return -math.inf
+        return math.fsum(float(self.by_name[name].sum()) for name in names)
 
     def rows(self, names: Collection[str], size: int) -> np.ndarray:
         """Return the log density of factors that have one row per record, by record."""

@@ -30,6 +30,8 @@ from pymc_privacy.functions.numbers import BY_STRUCTURE
 from pymc_privacy.model.points import Layout, Point
 
 MOST_FOLLOWED = 60
+# Functions whose first output is a log density.
+_DENSITIES = ("centred", "noncentred", "others", "refresh", "law", "noise")
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,8 @@ def compile_program(
     functions, given = {}, {}
     for name, (outputs, arguments) in graphs.items():
         inputs = list(arguments)
+        if name in _DENSITIES:
+            outputs = [never_infinite(outputs[0]), *outputs[1:]]
         if name not in alone:
             outputs, q = join_nonshared_inputs(
                 point=point, inputs=list(parameters), outputs=outputs, make_inputs_shared=False
@@ -194,6 +198,14 @@ def compile_program(
             if name in graphs and len(graphs[name].outputs) == 2
         ),
     )
+
+
+def never_infinite(log_density: TensorVariable) -> TensorVariable:
+    """Return log densities, not a number where they are +inf: an overflow, far out.
+
+    A move accepts nothing that is not a number; from +inf it would never come back.
+    """
+    return pt.switch(pt.eq(log_density, np.inf), np.nan, log_density)
 
 
 def gradient_of(density: TensorVariable, parameters: Sequence[Variable]) -> list[TensorVariable]:

@@ -31,6 +31,7 @@ from pymc_privacy.model.factors import (
 from pymc_privacy.model.locality import Probe
 from pymc_privacy.model.points import Point, layout_of, probing_point
 from pymc_privacy.model.start import start_of
+from pymc_privacy.targets.base import never_infinite
 
 MOST_PARAMETERS = 50
 """With more, random moves of all at once would be too short to be of use."""
@@ -68,15 +69,16 @@ def compile_cell_density(
     value = model.rvs_to_values[counts]
     above = set(ancestors(by_cell))
     others = [v for v in model.value_vars if v in above and v is not value]
-    function = compile_graph([value, *others], sum(by_cell), **(compile_kwargs or {}))
+    density = never_infinite(pt.as_tensor(sum(by_cell)))
+    function = compile_graph([value, *others], density, **(compile_kwargs or {}))
     function.trust_input = True
     names = [v.name for v in others]
     dtype = value.dtype
 
-    def density(point: Point, at: np.ndarray) -> np.ndarray:
+    def evaluate(point: Point, at: np.ndarray) -> np.ndarray:
         return function(at.astype(dtype, copy=False), *(point[name] for name in names))
 
-    return density
+    return evaluate
 
 
 class CarryProgram:
@@ -102,7 +104,7 @@ class CarryProgram:
         self._dtype = value.dtype
         self._function = compile_graph(
             [value, *own, *others],
-            [log_g, rates],
+            [never_infinite(log_g), rates],
             on_unused_input="ignore",
             **(compile_kwargs or {}),
         )

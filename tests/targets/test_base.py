@@ -1,12 +1,14 @@
 """Moves of a model are found again on disk: by its graphs, and by all code that they call."""
 
+import numpy as np
 import pymc as pm
 import pytest
 
 import pymc_privacy as pmp
-from pymc_privacy._compat import CACHED_SRC_FUNCTIONS
+from pymc_privacy._compat import CACHED_SRC_FUNCTIONS, INTERPRETED
 from pymc_privacy.algorithms.machine_code.caching import compiled
 from pymc_privacy.algorithms.proposals import frames, leaps
+from pymc_privacy.certificate.base import Reference
 from pymc_privacy.model.database import find_databases
 from pymc_privacy.targets import base as parameter_program
 from pymc_privacy.targets.base import jitted_functions
@@ -62,3 +64,25 @@ def test_where_a_graph_has_no_key_nothing_is_kept(plain, monkeypatch):
     monkeypatch.setattr(parameter_program, "CACHED_SRC_FUNCTIONS", {})
     _, remember = jitted_functions(plain)
     assert not remember(leaps.guided_walk, "guided")
+
+
+def test_a_density_that_overflows_is_not_a_number():
+    """A chain that accepts +inf stays there for good; PyMC's prior of a covariance has it far out.
+
+    Steps between standard deviations of 1 and e^22 are made: by leaps, and while steps are learnt.
+    """
+    with pm.Model() as model:
+        chol, _, _ = pm.LKJCholeskyCov("c", n=2, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0, shape=2))
+        x = pm.MvNormal("x", np.zeros(2), chol=chol, shape=(3, 2))
+        pmp.Privatized("s", x[:, 0] ** 2, pmp.Laplace(scale=1.0), observed=3.0)
+    [value] = [v for v in model.value_vars if v.name.startswith("c_")]
+    made = compile_parameters(model, [value], find_databases(model), mode=INTERPRETED)
+    q, records = np.array([22.0, 0.0, 0.0]), np.ones((3, 2))
+    terms = Reference(model).terms({value.name: q, "x": records})
+    assert terms.by_name["c"].sum() == np.inf
+    assert terms.total(["c", "x"]) == -np.inf
+    with np.errstate(all="ignore"):
+        [totals] = made.functions["statistics"](q, records)
+        assert np.isnan(made.functions["centred"](q, records, totals)[0])
+        u = made.functions["base"](np.random.default_rng(0), q, records)
+        assert np.isnan(made.functions["noncentred"](q, *u)[0])
