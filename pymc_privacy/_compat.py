@@ -71,7 +71,7 @@ from pytensor.gradient import (
 )
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.op import Op
+from pytensor.graph.op import HasInnerGraph, Op
 from pytensor.graph.replace import clone_replace, graph_replace, vectorize_graph
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
@@ -221,6 +221,7 @@ __all__ = [
     "HalfFlatRV",
     "HalfNormalRV",
     "HalfStudentTRV",
+    "HasInnerGraph",
     "In",
     "IncSubtensor",
     "InvGammaRV",

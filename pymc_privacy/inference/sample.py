@@ -30,7 +30,7 @@ from pymc_privacy.model.assignment import assign_records
 from pymc_privacy.model.database import Database, check_data, factors_given_records
 from pymc_privacy.model.factors import factors_of, joint_log_density
 from pymc_privacy.model.finite import refuse_single_precision
-from pymc_privacy.model.kept import KeptOnce, data_behind
+from pymc_privacy.model.kept import KeptOnce, digest_of_data
 from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.releases import is_release, released_contributions
 from pymc_privacy.model.start import start_of
@@ -207,7 +207,7 @@ def _default_steps(model: Model, kwargs: dict[str, Any], parts: list[Any]) -> di
         graphs = [*factors_of(model), *model.rvs_to_values.values()]
         moved = [v for method in methods for v in (method, *chosen[method])]
         transforms = model.rvs_to_transforms.values()
-        parts += [model, *moved, *graphs, *transforms, *data_behind(graphs)]
+        parts += [model, *moved, *graphs, *transforms, digest_of_data(graphs)]
     ours = _steps.take(parts)
     if ours is None:
         with _said_to_compile(quiet):

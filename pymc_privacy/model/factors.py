@@ -24,6 +24,7 @@ from pymc_privacy._compat import (
     toposort,
     variadic_add,
 )
+from pymc_privacy.model.constants import hold_fast
 from pymc_privacy.model.kept import KeptPerModel
 
 Densities = dict[TensorVariable, TensorVariable]
@@ -48,7 +49,10 @@ def log_densities(
     parts = [*everything, *model.rvs_to_values.values(), *model.rvs_to_transforms.values()]
 
     def derive() -> Densities:
+        hold_fast(everything)
         terms = model.logp(vars=everything, sum=False, jacobian=jacobian)
+        # And what PyMC has found in functions of the user's.
+        hold_fast(terms)
         return dict(zip(everything, in_double(terms, everything), strict=True))
 
     known = _kept[jacobian].get(model, parts, derive)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from scipy.sparse import issparse
 
 from pymc_privacy._compat import Model, RandomGeneratorType, SharedVariable, Variable, graph_inputs
 
@@ -29,7 +31,10 @@ class KeptPerModel[T]:
         self._known: WeakKeyDictionary[Model, tuple[Sequence[Any], T]] = WeakKeyDictionary()
 
     def get(self, model: Model, parts: Sequence[Any], compute: Callable[[], T]) -> T:
-        """Return the value for a model, computed anew where any of its parts is another object."""
+        """Return the value for a model, computed anew where any of its parts is another object.
+
+        Strings are the same where they are equal.
+        """
         known = self._known.get(model)
         if known is None or not _are_the_same(known[0], parts):
             known = self._known[model] = (parts, compute())
@@ -76,5 +81,18 @@ def data_behind(graphs: Iterable[Any]) -> list[np.ndarray]:
     ]
 
 
+def digest_of_data(graphs: Iterable[Any]) -> str:
+    """Return what changes with any number in the data behind graphs, written in place too."""
+    digest = sha256()
+    found: list[Any] = list(data_behind(graphs))
+    for data in found:
+        for array in (data.data, data.indices, data.indptr) if issparse(data) else (data,):
+            digest.update(f"{array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
 def _are_the_same(parts: Sequence[Any], others: Sequence[Any]) -> bool:
-    return len(parts) == len(others) and all(a is b for a, b in zip(parts, others, strict=True))
+    return len(parts) == len(others) and all(
+        a is b or (isinstance(a, str) and a == b) for a, b in zip(parts, others, strict=True)
+    )

@@ -7,6 +7,7 @@ import pymc as pm
 import pytest
 
 import pymc_privacy as pmp
+from pymc_privacy.errors import RecordError
 from pymc_privacy.model.start import start_of
 from pymc_privacy.step_methods.base import Courier
 
@@ -130,3 +131,43 @@ def test_another_model_other_data_or_other_options_are(made):
         pm.Potential("tilt", pm.math.log(model["p"]))
     sampled(model)
     assert len(made) == 7
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_what_is_written_into_an_array_after_the_model_is_not_seen(before, made):
+    """PyTensor's constants are the user's own arrays, and what is derived from them is kept."""
+    exposure, draws = np.ones(6), []
+    for changes in (False, True):
+        with pm.Model() as model:
+            x = pm.Normal("x", pm.Normal("mu", 0, 1) * exposure, 1, shape=6)
+            pmp.Privatized("s", x, pmp.Gaussian(scale=0.1), observed=6.0)
+        if changes and not before:
+            sampled(model)
+        if changes:
+            exposure[:] = -1.0
+        draws.append(sampled(model))
+    for name in ("mu", "x"):
+        np.testing.assert_array_equal(draws[0][name].values, draws[1][name].values)
+
+
+def test_data_that_were_written_in_place_are_compiled_anew(made):
+    with pm.Model() as model:
+        exposure = pm.Data("exposure", np.ones(6))
+        x = pm.Normal("x", pm.Normal("mu", 0, 1) * exposure, 1, shape=6)
+        pmp.Privatized("s", x, pmp.Gaussian(scale=0.1), observed=6.0)
+    first = sampled(model)
+    exposure.get_value(borrow=True)[:] = -1.0
+    second = sampled(model)
+    assert len(made) == 2
+    assert first["mu"].values.mean() > 0 > second["mu"].values.mean()
+
+
+def test_a_step_of_ones_own_says_that_it_was_made_for_other_records():
+    with pm.Model() as model:
+        exposure = pm.Data("exposure", np.ones(4))
+        x = pm.Normal("x", pm.Normal("mu", 0, 1) * exposure, 1, shape=exposure.shape[0])
+        pmp.Privatized("s", x, pmp.Gaussian(scale=1.0), observed=6.0)
+        step = pmp.Interweave()
+        pm.set_data({"exposure": np.ones(6)})
+    with pytest.raises(RecordError, match=r"'x' must have the shape \(4,\)"):
+        sampled(model, step=step)
