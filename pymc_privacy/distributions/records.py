@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
+    AS_WRITTEN,
     Distribution,
     Model,
     RandomVariable,
     SymbolicRandomVariable,
     TensorVariable,
+    _logprob_helper,
     ancestors,
     change_dist_size,
     check_new_name,
@@ -48,8 +51,8 @@ class Records(Distribution):
     Raises
     ------
     RecordError
-        If the law is named or none, if the size is not a latent discrete variable of the model, or
-        if no capacity is known or it is too small.
+        If the law is named or none, if the size is not a latent discrete variable of the model or
+        may be negative, or if no capacity is known or it is too small.
 
     See Also
     --------
@@ -150,7 +153,23 @@ def _check_size(name: str, size: Any, dist: TensorVariable, model: Model) -> Ten
             f"The law of a record of {name!r} must not depend on how many there are, because "
             f"records come and go one by one; it depends on {size.name!r}."
         )
+    if support(size)[0] < 0 or _may_be(size, -1):
+        raise RecordError(
+            f"The size of {name!r} must not be negative, because it is a number of records; but "
+            f"the prior of {size.name!r} allows it. Let it begin at 0, or at 1: pm.Truncated cuts "
+            "a law off."
+        )
     return size
+
+
+def _may_be(size: TensorVariable, number: int) -> bool:
+    """Tell whether the prior of a size allows a number, at draws of its own parameters."""
+    density = _logprob_helper(size, pt.constant(np.array(number, dtype=size.dtype)))
+    try:
+        return bool(np.isfinite(density.eval(mode=AS_WRITTEN)))
+    except (ArithmeticError, AssertionError, NotImplementedError, ValueError):
+        # Where its parameters cannot be drawn, or have no such law, nothing is known.
+        return False
 
 
 def _with_rows(

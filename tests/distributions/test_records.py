@@ -150,6 +150,13 @@ def test_bad_input():
         "smallest size that the prior of 'n' allows, 5; got 4",
         lambda: pmp.Records("x", normal(), size=flat("n", 5, 9), capacity=4),
     )
+    refuse("must not be negative", lambda: pmp.Records("x", normal(), size=flat("n", -2, 9)))
+
+    def law_of_ones_own():
+        n = pm.CustomDist("n", logp=lambda n: -abs(n), dtype="int64")
+        pmp.Records("x", normal(), size=n, capacity=9)
+
+    refuse("must not be negative", law_of_ones_own)
     refuse(
         "must not depend on how many",
         lambda: pmp.Records("x", normal(n := flat("n", 1, 9), 1), size=n),
