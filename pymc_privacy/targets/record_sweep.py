@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pymc_privacy._compat import (
+    AS_WRITTEN,
     In,
     Model,
     Out,
@@ -33,7 +34,8 @@ from pymc_privacy.functions.numbers import BY_STRUCTURE
 from pymc_privacy.model.columns import float_columns
 from pymc_privacy.model.database import Database
 from pymc_privacy.model.factors import by_row, log_densities
-from pymc_privacy.model.points import Point
+from pymc_privacy.model.points import Point, probing_point
+from pymc_privacy.targets.base import never_infinite
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,8 @@ def rows_of(database: Database, fraction: float) -> int | None:
     """
     if fraction >= 1 or not database.exchangeable or database.weights:
         return None
-    return max(1, math.ceil(fraction * database.size))
+    rows = max(1, math.ceil(fraction * database.size))
+    return rows if _can_draw(database, rows) else None
 
 
 def compile_records(
@@ -127,6 +130,24 @@ def compile_records(
         records=tuple(model.rvs_to_values[rv].name for rv in records),
         width=len(coordinates),
     )
+
+
+def _can_draw(database: Database, rows: int) -> bool:
+    """Tell whether so many records can be drawn instead of all.
+
+    Not where something is written out for each record, even if it is the same for all of them.
+    """
+    model = database.model
+    try:
+        fresh = given_others(model, _fewer(database, rows), database.records)
+        rng, fresh = with_generator(fresh, write_out=False)
+        draw = compile_graph(
+            [rng, *model.value_vars], fresh, on_unused_input="ignore", mode=AS_WRITTEN
+        )
+        drawn = draw(np.random.default_rng(0), *probing_point(model).values())
+    except (TypeError, ValueError, IndexError, AssertionError):
+        return False
+    return all(np.shape(part)[:1] == (rows,) for part in drawn)
 
 
 def _fresh(database: Database, rows: int | None) -> list[TensorVariable]:
@@ -189,7 +210,7 @@ def _weight_ratio(
         value: value.type.filter_variable(draw)
         for value, draw in zip(values, fresh_records, strict=True)
     }
-    return [graph_replace(now, fresh, strict=False) - now]
+    return [never_infinite(graph_replace(now, fresh, strict=False)) - now]
 
 
 def _value_inputs(model: Model, outputs: Sequence[TensorVariable]) -> list[Variable]:

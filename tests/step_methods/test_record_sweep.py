@@ -8,6 +8,8 @@ import pytest
 
 import pymc_privacy as pmp
 from pymc_privacy.model.assignment import MOST_PARAMETERS
+from pymc_privacy.model.database import find_databases
+from pymc_privacy.targets.record_sweep import rows_of
 from tests.short_runs import SHORT
 from tests.stochastic import assert_mean, seed_of
 
@@ -200,3 +202,27 @@ def test_mixture_records_are_drawn_from_their_mixture(request):
     point = model.initial_point(1)
     rows = step.step(point)[0]["x"]
     assert_mean(rows, 0.5 * (-1.0) + 0.5 * 3.0, what="mean of an even mixture")
+
+
+ONES = np.ones(20)
+
+
+@pytest.mark.parametrize(
+    ("law", "weigh", "rows"),
+    [
+        (lambda mu: pm.Normal("x", mu, 1.0, shape=20), lambda x: x, 5),
+        (lambda mu: pm.Normal("x", mu * ONES, 1.0, shape=20), lambda x: x, None),
+        (lambda mu: pm.Normal("x", mu + pt.zeros(20), 1.0, shape=20), lambda x: x, None),
+        (lambda mu: pm.Normal("x", mu * pm.Data("ones", ONES), shape=20), lambda x: x, None),
+        (lambda mu: pm.Normal("x", pt.stack([mu])[[0] * 20], 1.0, shape=20), lambda x: x, None),
+        (lambda mu: pm.Normal("x", mu, 1.0, shape=20), lambda x: x * ONES, None),
+    ],
+)
+def test_some_records_are_drawn_alone_unless_something_is_written_for_each(law, weigh, rows):
+    """Also where it is the same for all of them, as a column of ones is."""
+    with pm.Model() as model:
+        x = law(pm.Normal("mu", 0, 1))
+        pmp.Privatized("s", weigh(x), pmp.Gaussian(scale=3.0), observed=5.0)
+    [database] = find_databases(model)
+    assert database.exchangeable
+    assert rows_of(database, 0.25) == rows
