@@ -20,13 +20,13 @@ from pymc_privacy._compat import (
     Model,
     TensorVariable,
     Variable,
-    clone_replace,
     compile_graph,
 )
 from pymc_privacy.densities.conditional_draws import few_cells, log_weights
 from pymc_privacy.model.cells import Cells, NotCounted, log_probabilities
 from pymc_privacy.model.database import Database
 from pymc_privacy.model.factors import by_row, factors_of, joint_log_density, log_densities
+from pymc_privacy.model.other_lengths import with_rows
 from pymc_privacy.model.points import probing_point
 
 # Sums of fewer different records than this part of all are worth the search for them.
@@ -82,8 +82,7 @@ def _group_weights(
         for rv, value in zip(cells.records, values, strict=True):
             symbol = model.rvs_to_values[rv]
             everywhere[symbol] = pt.full((size, *np.shape(value)), value, dtype=symbol.dtype)
-        # The number of rows is part of the types, so that nodes have to be made anew.
-        [here] = clone_replace([density], everywhere | data, rebuild_strict=False)
+        [here] = with_rows([density], everywhere | data)
         logs.append(law[k] + here)
     return logs
 

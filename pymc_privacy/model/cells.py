@@ -17,8 +17,8 @@ from pymc_privacy._compat import (
     TensorVariable,
     TruncatedRV,
     _logprob,
-    clone_replace,
 )
+from pymc_privacy.model.other_lengths import with_rows
 from pymc_privacy.model.support import finite_support
 
 LEAST_RECORDS = 500
@@ -131,8 +131,7 @@ def on_cells(
     """Write graphs of records for one record per cell, or raise `NotCounted`."""
     graphs = model.replace_rvs_by_values(list(graphs))
     try:
-        # The number of rows is part of the types, so that nodes have to be made anew.
-        return clone_replace(graphs, by_value, rebuild_strict=False)
+        return with_rows(graphs, by_value)
     except (TypeError, ValueError, AssertionError) as error:
         raise NotCounted("the number of records is written into the model") from error
 

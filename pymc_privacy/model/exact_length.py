@@ -9,15 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pymc_privacy._compat import (
-    Model,
-    TensorVariable,
-    change_dist_size,
-    clone_replace,
-    graph_replace,
-)
+from pymc_privacy._compat import Model, TensorVariable, change_dist_size
 from pymc_privacy.errors import RecordError
 from pymc_privacy.model.marks import Record, mark
+from pymc_privacy.model.other_lengths import with_rows_of_draws
 from pymc_privacy.model.releases import contributions_of, is_release
 from pymc_privacy.model.sized_records import ExistingRows, is_sized, law_of, size_of
 
@@ -79,12 +74,9 @@ def _replaced(
     graph: TensorVariable, new: Mapping[TensorVariable, TensorVariable]
 ) -> TensorVariable:
     """Return a graph of the new variables, whose lengths may differ from the old ones'."""
-    # Rebuilding copies all of a graph, draws included: other variables stand for these meanwhile.
-    stand_ins = {old: variable.type() for old, variable in new.items()}
     try:
-        rebuilt = clone_replace(graph, stand_ins, rebuild_strict=False)
-        back = {stand_ins[old]: variable for old, variable in new.items()}
-        return graph_replace(rebuilt, back, strict=False)
+        [rebuilt] = with_rows_of_draws([graph], new)
+        return rebuilt
     except (TypeError, ValueError) as error:
         raise RecordError(
             f"{graph.name or 'A contribution'!r} must be computed from its records for any number "

@@ -19,7 +19,6 @@ from pymc_privacy._compat import (
     Variable,
     ancestors,
     change_dist_size,
-    clone_replace,
     compile_graph,
     graph_replace,
     rvs_in_graph,
@@ -34,6 +33,7 @@ from pymc_privacy.functions.numbers import BY_STRUCTURE
 from pymc_privacy.model.columns import float_columns
 from pymc_privacy.model.database import Database
 from pymc_privacy.model.factors import by_row, log_densities
+from pymc_privacy.model.other_lengths import with_rows
 from pymc_privacy.model.points import Point, probing_point
 from pymc_privacy.targets.base import never_infinite
 
@@ -168,7 +168,7 @@ def _fewer(database: Database, rows: int) -> list[TensorVariable]:
     stand_ins: dict[Variable, Variable] = {rv: rv.type() for rv in parameters}
     draws = []
     for rv in database.records:
-        same = _rebuilt([rv], stand_ins)[0]
+        [same] = with_rows([rv], stand_ins)
         batch = same.ndim - same.owner.op.ndim_supp
         draws.append(change_dist_size(same, (rows, *(same.shape[k] for k in range(1, batch)))))
         stand_ins[rv] = draws[-1].type()
@@ -177,7 +177,7 @@ def _fewer(database: Database, rows: int) -> list[TensorVariable]:
         draw if transform is None else transform.forward(draw, *draw.owner.inputs)
         for draw, transform in zip(draws, transforms, strict=True)
     ]
-    outputs += float_columns(_rebuilt(database.contributions, stand_ins))
+    outputs += float_columns(with_rows(database.contributions, stand_ins))
     originals = zip(stand_ins.values(), [*parameters, *draws], strict=True)
     for stand_in, original in reversed(list(originals)):
         outputs = graph_replace(outputs, {stand_in: original}, strict=False)
@@ -188,12 +188,6 @@ def _random_parents(database: Database) -> list[TensorVariable]:
     """Return the random variables that records or contributions are computed from."""
     above = set(ancestors([*database.records, *database.contributions]))
     return [rv for rv in database.model.basic_RVs if rv in above - set(database.records)]
-
-
-def _rebuilt(graphs: Sequence[Variable], replacements: dict[Variable, Variable]) -> list[Any]:
-    if not replacements:
-        return list(graphs)
-    return clone_replace(list(graphs), replacements, rebuild_strict=False)
 
 
 def _weight_ratio(
