@@ -2,11 +2,10 @@
 
 Some groups of cells are chosen, whose sums are to be held. When rates move from m to m', a cell
 outside them keeps each of its people with probability m' / m if that is below 1, and else gets
-Poisson(m' - m) more. In a group, each person stays with probability min(1, p'_i / p_i), p the
-shares of the rates, and else goes to a cell j with probability proportional to
-max(0, p'_j - p_j). Either way the joint law of counts before and after is the same in both
-directions, rates of 0 included: a cell is emptied on the way there and filled on the way back. So
-for parameters that are proposed symmetrically
+Poisson(m' - m) more. In a group, people move by the maximal coupling of `algorithms.count_states`,
+of the shares of the rates before and after. Either way the joint law of counts before and after is
+the same in both directions, rates of 0 included: a cell is emptied on the way there and filled on
+the way back. So for parameters that are proposed symmetrically
 
     alpha = min(1, g(theta', c') eta(y | A c') h(theta') / [g(theta, c) eta(y | A c) h(theta)]),
 
@@ -24,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_privacy.algorithms.count_states import couple
 from pymc_privacy.algorithms.interweave import number_or_never
 from pymc_privacy.algorithms.lattice_walk import Measurements, log_noise
 
@@ -117,7 +117,9 @@ def carry(
         alone[cells] = False
         carried[cells] = _within(rng, counts[cells], rates[cells], moved[cells])
     before, after = rates[alone], moved[alone]
-    stay = rng.binomial(counts[alone], _staying(before, after))
+    # Where nobody is, all stay.
+    ratio = np.divide(after, before, out=np.ones_like(before), where=before > 0)
+    stay = rng.binomial(counts[alone], np.minimum(1.0, ratio))
     carried[alone] = stay + rng.poisson(np.maximum(0.0, after - before))
     return carried
 
@@ -130,19 +132,7 @@ def _within(
     # Nobody is in a group without a rate, and nobody could be in it there: `log_sums` refuses.
     if before == 0.0 or after == 0.0:
         return counts
-    share, there = rates / before, moved / after
-    stay = rng.binomial(counts, _staying(share, there))
-    room = np.maximum(0.0, there - share)
-    # Shares that differ by rounding alone may have no room for those who leave.
-    if not (leaving := counts.sum() - stay.sum()) or not room.sum() > 0.0:
-        return counts
-    return stay + rng.multinomial(leaving, room / room.sum())
-
-
-def _staying(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Return the probability to stay; where nobody is, 1."""
-    ratio = np.divide(after, before, out=np.ones_like(before), where=before > 0)
-    return np.minimum(1.0, ratio)
+    return couple(rng, counts, rates / before, moved / after, np.array([0, counts.size]))
 
 
 def log_sums(counts: np.ndarray, rates: np.ndarray, held: Groups) -> float:
