@@ -52,7 +52,7 @@ from pymc_privacy.algorithms.interweave import (
 )
 from pymc_privacy.algorithms.machine_code.binding import Remember, bind
 from pymc_privacy.algorithms.machine_code.caching import compiled
-from pymc_privacy.algorithms.noise import JointLaw, Law, Noise, jit_with
+from pymc_privacy.algorithms.noise import JointLaw, Noise, ReleaseLaw, jit_with
 from pymc_privacy.algorithms.proposals.frames import single_frame
 from pymc_privacy.algorithms.proposals.leaps import bind_guided, frame_given_base, guided_move
 
@@ -296,7 +296,7 @@ def _no_release(offsets, release, total, parameters):
 
 
 @cache
-def _compile_jumps(laws: tuple[Law | JointLaw, ...]) -> Callable[..., Any]:
+def _compile_jumps(laws: tuple[ReleaseLaw | JointLaw, ...]) -> Callable[..., Any]:
     log_eta = noises.log_density(laws) if laws else _no_release
 
     @jit_with(laws)
@@ -400,7 +400,7 @@ def log_noise(noise: Noise, total: np.ndarray) -> float:
 
 
 @cache
-def _compile_density(laws: tuple[Law | JointLaw, ...]) -> Callable[..., float]:
+def _compile_density(laws: tuple[ReleaseLaw | JointLaw, ...]) -> Callable[..., float]:
     log_eta = noises.log_density(laws)
 
     @jit_with(laws)

@@ -96,7 +96,7 @@ class Data(NamedTuple):
     noise: tuple
 
 
-class Cells(NamedTuple):
+class CellTable(NamedTuple):
     """What never changes: contributions (cells, d) and the first cell of each database."""
 
     contributions: np.ndarray

@@ -21,7 +21,7 @@ from pymc_privacy.algorithms.machine_code.caching import compiled
 Formula = Callable[..., Any]
 
 
-class Law(NamedTuple):
+class ReleaseLaw(NamedTuple):
     """A scalar formula of a release, of its statistic, and of so many public numbers."""
 
     formula: Formula
@@ -46,7 +46,7 @@ class Noise(NamedTuple):
     coordinate), and where its statistic begins among the totals.
     """
 
-    laws: tuple[Law | JointLaw, ...]
+    laws: tuple[ReleaseLaw | JointLaw, ...]
     offsets: np.ndarray
     release: np.ndarray
     parameters: np.ndarray
@@ -90,7 +90,7 @@ def noise(
     ends = np.cumsum([lengths, lengths if widths is None else widths], axis=1).T
     return Noise(
         tuple(
-            law if isinstance(law, JointLaw) else Law(law, len(given))
+            law if isinstance(law, JointLaw) else ReleaseLaw(law, len(given))
             for law, given in zip(laws, parameters, strict=True)
         ),
         np.concatenate([np.zeros((1, 2), dtype=np.int64), ends]),
@@ -100,7 +100,7 @@ def noise(
 
 
 @cache
-def log_density(laws: tuple[Law | JointLaw, ...]) -> Callable[..., float]:
+def log_density(laws: tuple[ReleaseLaw | JointLaw, ...]) -> Callable[..., float]:
     """Build ``f(offsets, release, total, parameters)``, the joint log density of all releases.
 
     The function unrolls the releases at compile time, so that laws of different types
@@ -120,7 +120,7 @@ def log_density(laws: tuple[Law | JointLaw, ...]) -> Callable[..., float]:
     return split
 
 
-def jit_with(laws: Sequence[Law | JointLaw]) -> Callable[..., Any]:
+def jit_with(laws: Sequence[ReleaseLaw | JointLaw]) -> Callable[..., Any]:
     """Return how code that calls these laws is jitted.
 
     Code compiled elsewhere cannot be found again by the disk cache.
@@ -128,7 +128,7 @@ def jit_with(laws: Sequence[Law | JointLaw]) -> Callable[..., Any]:
     return njit if any(isinstance(law, JointLaw) for law in laws) else compiled
 
 
-def _coordinate_sum(law: Law) -> Callable[..., float]:
+def _coordinate_sum(law: ReleaseLaw) -> Callable[..., float]:
     formula = _with_row(law.formula, law.parameters)
 
     @register_jitable

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_privacy.algorithms.interweave import number_or_never
-from pymc_privacy.algorithms.noise import JointLaw, Law, Noise, jit_with, log_density
+from pymc_privacy.algorithms.noise import JointLaw, Noise, ReleaseLaw, jit_with, log_density
 
 
 class State(NamedTuple):
@@ -114,7 +114,7 @@ def step(
 
 
 @cache
-def compile_scan(laws: tuple[Law | JointLaw, ...]) -> Callable[..., tuple[int, float]]:
+def compile_scan(laws: tuple[ReleaseLaw | JointLaw, ...]) -> Callable[..., tuple[int, float]]:
     """Compile the accept-or-reject scan for these laws; ``total`` is kept running."""
     log_eta = log_density(laws)
 

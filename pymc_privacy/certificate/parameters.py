@@ -529,7 +529,7 @@ def _marginal(
     """Return the log density with every record summed over its values, and its scale."""
     total, scale, ours = 0.0, 0.0, set()
     for database in databases:
-        names = _names([*database.records, *database.weights])
+        names = _names([*database.records, *database.record_factors])
         ours |= set(names)
         rows = np.array(
             [

@@ -4,7 +4,7 @@ contributions of fresh and of current records = the model's, at these records
 log weight ratios                             = the change of the other factors, by record
 the scan's ratio for one record               = the change of the releases' log density
 fresh records                                 have the law of the records given the
-                                              parameters, or given their weights too
+                                              parameters, or given their factors too
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class _Sweep:
         self._program, self._database = program, database
         self._reference, self._drawn = reference, drawn
         self._releases = [release.name for release in database.releases]
-        self._weights = [weight.name for weight in database.weights]
-        self.is_conditional = bool(self._weights)
+        self._factors = [factor.name for factor in database.record_factors]
+        self.is_conditional = bool(self._factors)
 
     def draw(self, rng: np.random.Generator, point: Point) -> Point:
         return self._drawn_from(rng, point)[0]
@@ -106,7 +106,7 @@ class _Sweep:
         self.is_conditional = False
         size = self._database.size
         before, after = (
-            self._reference.terms(at).rows(self._weights, size) for at in (point, point | moved)
+            self._reference.terms(at).rows(self._factors, size) for at in (point, point | moved)
         )
         known = np.isfinite(before)
         with np.errstate(invalid="ignore"):
@@ -119,7 +119,7 @@ class _Sweep:
         """Compare how often records fall into each cell with f w / sum f w, in two groups."""
         database, reference = self._database, self._reference
         cells = find_cells(database.records)
-        names = [rv.name for rv in (*database.records, *database.weights)]
+        names = [rv.name for rv in (*database.records, *database.record_factors)]
         logs = np.array(
             [
                 reference.terms(at).rows(names, database.size)
@@ -143,7 +143,7 @@ class _Sweep:
             ours = shares[:, group == k]
             mean, variance = number * ours.sum(axis=1), number * (ours * (1 - ours)).sum(axis=1)
             error = np.sqrt(variance) + 0.1
-            what = "the number of records drawn in each cell given their weights"
+            what = "the number of records drawn in each cell given their factors"
             yield Comparison(what, mean, counts[k], tolerance=_ERRORS * error)
 
 

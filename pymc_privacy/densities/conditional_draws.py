@@ -24,9 +24,9 @@ MOST_CELLS = 16
 
 
 def conditional_draws(database: Database) -> list[TensorVariable] | None:
-    """Return fresh records given their weights, and their contribution columns, by values.
+    """Return fresh records given their factors, and their contribution columns, by values.
 
-    None where records have too many values, or no weights.
+    None where records have too many values, or no factors of their own.
     """
     model = database.model
     if (cells := few_cells(database)) is None:
@@ -42,9 +42,9 @@ def conditional_draws(database: Database) -> list[TensorVariable] | None:
 
 
 def few_cells(database: Database) -> Cells | None:
-    """Return the values that records with weights can take, if these are few."""
+    """Return the values that records with factors of their own can take, if these are few."""
     transforms = [database.model.rvs_to_transforms[rv] for rv in database.records]
-    if not database.weights or any(transform is not None for transform in transforms):
+    if not database.record_factors or any(transform is not None for transform in transforms):
         return None
     try:
         cells = find_cells(database.records)
@@ -57,7 +57,7 @@ def log_weights(database: Database, cells: Cells) -> list[TensorVariable]:
     """Return log f(v) + log w(v) of each record, a vector for every cell v."""
     model = database.model
     plain = [rv for rv in cells.records if not _is_looked_up(rv)]
-    terms = log_densities(model, [*plain, *database.weights])
+    terms = log_densities(model, [*plain, *database.record_factors])
     density = reduce(pt.add, [by_row(term) for term in terms])
     logs = []
     for values in zip(*cells.values(), strict=True):

@@ -36,13 +36,13 @@ MOST_GROUPS = 0.1
 def summed_out(model: Model, databases: Sequence[Database]) -> TensorVariable | None:
     """Return the log density of everything but the records, which are summed out, by values.
 
-    None where some record has too many values, no weights, or a central release.
+    None where some record has too many values, no factor of its own, or a central release.
     """
     cells = [few_cells(database) for database in databases]
     known = [c for c in cells if c is not None]
     if not databases or len(known) < len(cells) or any(d.releases for d in databases):
         return None
-    ours = {f for database in databases for f in (*database.records, *database.weights)}
+    ours = {f for database in databases for f in (*database.records, *database.record_factors)}
     others = [factor for factor in factors_of(model) if factor not in ours]
     density = joint_log_density(model, others)
     for database, found in zip(databases, known, strict=True):
@@ -74,7 +74,7 @@ def _group_weights(
     model, size = database.model, len(next(iter(rows.values())))
     data = {symbol: pt.constant(values) for symbol, values in rows.items()}
     law = log_probabilities(model, cells)
-    terms = log_densities(model, database.weights)
+    terms = log_densities(model, database.record_factors)
     density = reduce(pt.add, [by_row(term) for term in terms])
     logs = []
     for k, values in enumerate(zip(*cells.values(), strict=True)):
@@ -95,8 +95,8 @@ def _log_sum(logs: Sequence[TensorVariable]) -> TensorVariable:
 
 
 def _groups(database: Database) -> tuple[dict[Variable, np.ndarray], np.ndarray] | None:
-    """Return the different rows of the weights' data, by symbol, and how many records have each."""
-    symbols = [database.model.rvs_to_values.get(weight) for weight in database.weights]
+    """Return the different rows of the factors' data, by symbol, and how many records have each."""
+    symbols = [database.model.rvs_to_values.get(weight) for weight in database.record_factors]
     data = [s.data for s in symbols if isinstance(s, Constant)]
     if len(data) < len(symbols) or any(len(d) != database.size for d in map(np.atleast_1d, data)):
         return None

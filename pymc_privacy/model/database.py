@@ -36,7 +36,7 @@ class Database:
     records: tuple[TensorVariable, ...]
     releases: tuple[TensorVariable, ...]
     """Central releases of these records, all observed."""
-    weights: tuple[TensorVariable, ...]
+    record_factors: tuple[TensorVariable, ...]
     """Other variables and potentials that depend on the records, row by row."""
     size: int
     exchangeable: bool
@@ -165,7 +165,7 @@ def _groups(records: Sequence[TensorVariable], factors: Factors) -> list[list[Te
 def _database(model: Model, records: list[TensorVariable], factors: Factors) -> Database:
     seeing = [f for f, seen in factors.items() if seen & set(records) and f not in set(records)]
     releases = [f for f in seeing if is_release(f) and f.owner.op.sums]
-    weights = [f for f in seeing if f not in set(releases)]
+    others = [f for f in seeing if f not in set(releases)]
     names = ", ".join(repr(rv.name) for rv in records)
     for release in filter(is_release, seeing):
         if release not in model.observed_RVs:
@@ -178,13 +178,13 @@ def _database(model: Model, records: list[TensorVariable], factors: Factors) -> 
     contributions = {r.name: contributions_of(r) for r in filter(is_release, seeing)}
     refuse_contributions_that_are_not_numbers(model, start, contributions)
     released = {rv for graph in contributions.values() for rv in parents(graph, model)}
-    probe = _probe(model, records, releases, weights, start)
+    probe = _probe(model, records, releases, others, start)
     _refuse_mixed(probe, released)
     return Database(
         model=model,
         records=tuple(records),
         releases=tuple(releases),
-        weights=tuple(weights),
+        record_factors=tuple(others),
         size=len(start[model.rvs_to_values[records[0]].name]),
         exchangeable=probe.exchangeable(),
     )
@@ -194,13 +194,13 @@ def _probe(
     model: Model,
     records: Sequence[TensorVariable],
     releases: Sequence[TensorVariable],
-    weights: Sequence[TensorVariable],
+    others: Sequence[TensorVariable],
     start: Point,
 ) -> Probe:
     """Return what tells whether anything that sees the records mixes them."""
-    densities = log_densities(model, weights)
+    densities = log_densities(model, others)
     graphs = {f"the contributions to {r.name!r}": contributions_of(r) for r in releases}
-    graphs |= {repr(w.name): density for w, density in zip(weights, densities, strict=True)}
+    graphs |= {repr(w.name): density for w, density in zip(others, densities, strict=True)}
     return Probe(model, start, records, graphs)
 
 
@@ -216,6 +216,6 @@ def _refuse_mixed(probe: Probe, released: Collection[TensorVariable]) -> None:
 def check_locality(databases: Sequence[Database], point: Point) -> None:
     """Look once more, at a point, whether records are mixed where the graph does not say."""
     for d in databases:
-        probe = _probe(d.model, d.records, d.releases, d.weights, point)
+        probe = _probe(d.model, d.records, d.releases, d.record_factors, point)
         if not probe.is_proven():
             _refuse_mixed(probe, d.records)

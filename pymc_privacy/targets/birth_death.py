@@ -100,8 +100,8 @@ def _check(database: Database) -> None:
         raise RecordError(
             f"Records that are seen together must all have a random size, or none; got {names}."
         )
-    if database.weights:
-        seen = ", ".join(repr(w.name) for w in database.weights)
+    if database.record_factors:
+        seen = ", ".join(repr(w.name) for w in database.record_factors)
         raise RecordError(
             f"Of records of unknown number only sums may be known, by releases; {seen} also "
             f"depends on {names}, row by row, and would count rows that do not exist."
@@ -133,7 +133,7 @@ def _joined(twin: Model, size: TensorVariable, group: Sequence[Database]) -> Siz
         model=twin,
         records=tuple(twin[rv.name] for database in group for rv in database.records),
         releases=tuple(twin[rv.name] for database in group for rv in database.releases),
-        weights=(),
+        record_factors=(),
         size=capacity,
         exchangeable=True,
     )

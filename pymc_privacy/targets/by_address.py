@@ -121,10 +121,10 @@ class StepByAddress:
     Parameters
     ----------
     program : ParameterProgram
-    cells : count_states.Cells
+    cells : count_states.CellTable
     """
 
-    def __init__(self, program: ParameterProgram, cells: count_states.Cells):
+    def __init__(self, program: ParameterProgram, cells: count_states.CellTable):
         self._program, self._cells = program, cells
         self._step = once_for_all(
             lambda remember: count_states.compile_step(

@@ -82,7 +82,7 @@ def count_databases(model: Model, records: Sequence[TensorVariable]) -> list[Cou
 
 
 def _counted(database: Database) -> CountedDatabase:
-    if database.weights:
+    if database.record_factors:
         raise NotCounted("something else than a central release depends on single records")
     if not database.exchangeable:
         raise NotCounted("the records are not identically distributed")
@@ -199,7 +199,7 @@ def _log_noise(
     return density
 
 
-def moves_of(counted: Sequence[CountedDatabase]) -> count_states.Cells:
+def moves_of(counted: Sequence[CountedDatabase]) -> count_states.CellTable:
     """Put the cells of several databases one after the other."""
     sizes = [database.cells.size for database in counted]
     widths = [database.contributions.shape[1] for database in counted]
@@ -208,7 +208,7 @@ def moves_of(counted: Sequence[CountedDatabase]) -> count_states.Cells:
     for database, size, width in zip(counted, sizes, widths, strict=True):
         contributions[row : row + size, column : column + width] = database.contributions
         row, column = row + size, column + width
-    return count_states.Cells(contributions, np.cumsum([0, *sizes]))
+    return count_states.CellTable(contributions, np.cumsum([0, *sizes]))
 
 
 class CountTarget:

@@ -34,7 +34,7 @@ from pymc_privacy.targets.base import (
     gradient_of,
 )
 
-# Beyond, trajectories with gradients beat a random walk whose steps cost a third.
+# Above this many parameters, Hamiltonian trajectories beat a random walk, whose steps cost a third.
 FEW_PARAMETERS = 20
 # What has a scale that says how far a release is from its statistic.
 _ADDITIVE = (AdditiveMechanism, PostProcessed)

@@ -1,4 +1,4 @@
-"""The compiled programs of a sweep: fresh records, their contributions, their weights."""
+"""The compiled programs of a sweep: fresh records, their contributions, their factors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RecordProgram:
     """Two compiled functions, and the names of the values they read from a point.
 
     ``draw(rng, *values)`` returns the fresh records (value coordinates), their contribution
-    columns and, if these were drawn without looking at the weights of the database,
+    columns and, if these were drawn without looking at the record factors w of the database,
     log w(fresh) - log w(current) per record.
     ``current(*values)`` returns the columns of the records as they are.
     """
@@ -91,7 +91,7 @@ def rows_of(database: Database, fraction: float) -> int | None:
     A part can be drawn alone only where the records have one law, and no other factor of the
     model tells them apart.
     """
-    if fraction >= 1 or not database.exchangeable or database.weights:
+    if fraction >= 1 or not database.exchangeable or database.record_factors:
         return None
     rows = max(1, math.ceil(fraction * database.size))
     return rows if _can_draw(database, rows) else None
@@ -107,8 +107,8 @@ def compile_records(
     """Compile the programs of one database.
 
     With ``rows``, so many records are drawn instead of all: those of an exchangeable database
-    without weights have the same law. With ``plain``, records are drawn as PyTensor draws them,
-    and without looking at their weights.
+    without record factors have the same law. With ``plain``, records are drawn as PyTensor draws them,
+    and without looking at their factors.
     """
     model, records = database.model, database.records
     coordinates = float_columns(database.contributions)
@@ -194,10 +194,10 @@ def _weight_ratio(
     database: Database, fresh_records: Sequence[TensorVariable]
 ) -> list[TensorVariable]:
     """Return log w(fresh) - log w(current), one number per record, or nothing."""
-    if not database.weights:
+    if not database.record_factors:
         return []
     model = database.model
-    terms = log_densities(model, database.weights)
+    terms = log_densities(model, database.record_factors)
     now = sum(by_row(term) for term in terms)
     values = [model.rvs_to_values[rv] for rv in database.records]
     fresh = {

@@ -159,7 +159,7 @@ def test_every_order_is_equally_likely(rng):
 
 # A posterior with one parameter: p = 1 / (1 + exp(-q)) uniform, n records, Laplace noise.
 SIZE, SCALE = 40, 3.0
-CELLS = count_states.Cells(np.array([[0.0], [1.0]]), np.array([0, 2]))
+CELLS = count_states.CellTable(np.array([[0.0], [1.0]]), np.array([0, 2]))
 
 
 @njit

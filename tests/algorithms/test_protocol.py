@@ -177,7 +177,7 @@ def of_counts():
     step = count_states.compile_step(
         centred=given_counts, law=law, noise=log_noise, has_gradient=False
     )
-    cells = count_states.Cells(np.array([[0.0], [1.0]]), np.array([0, 2]))
+    cells = count_states.CellTable(np.array([[0.0], [1.0]]), np.array([0, 2]))
     numbers = dict.fromkeys(("centred_steps", "noncentred_steps", "blocks"), 4)
     plan = learns.plan(traits(1, ()), cells, **numbers)
     learnt, data = learns.init(plan, 100), count_states.Data((), (), ())

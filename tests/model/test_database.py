@@ -39,7 +39,7 @@ def test_a_database_lists_records_releases_and_size():
     [database] = find_databases(model)
     assert names(database.records) == ["x", "y"]
     assert names(database.releases) == ["total", "count"]
-    assert names(database.weights) == ["each"]
+    assert names(database.record_factors) == ["each"]
     assert database.mechanisms == [LAPLACE, pmp.DiscreteLaplace(scale=1.5)]
     assert [value.tolist() for value in database.observed] == [[1.0, 2.0], 3.0]
     assert [t.type.shape for t in database.contributions] == [(SIZE, 2), (SIZE,)]
@@ -88,7 +88,7 @@ def test_variables_tied_by_a_weight_are_one_database():
         x, y = normal_records("x"), normal_records("y")
         pm.Potential("close", -((x - y) ** 2))
     [database] = find_databases(model)
-    assert names(database.weights) == ["close"]
+    assert names(database.record_factors) == ["close"]
 
 
 def test_a_record_left_out_is_held_fixed():
@@ -99,7 +99,7 @@ def test_a_record_left_out_is_held_fixed():
     [database] = find_databases(model, [x])
     assert names(database.records) == ["x"]
     # The density of y given x is then one of the factors that see x.
-    assert names(database.weights) == ["y"]
+    assert names(database.record_factors) == ["y"]
 
 
 # Other factors that see the records.
@@ -130,7 +130,7 @@ def test_a_factor_that_sees_records_row_by_row_is_a_weight(factor):
     with pm.Model() as model:
         factor(normal_records())
     [database] = find_databases(model)
-    assert names(database.weights) == ["other"]
+    assert names(database.record_factors) == ["other"]
 
 
 def density_at(model, name, point):

@@ -15,7 +15,7 @@ from pymc_privacy.algorithms.adaptation.interweave import (
     walk_steps,
 )
 from pymc_privacy.algorithms.adaptation.tuning import Tuning
-from pymc_privacy.algorithms.count_states import BLOCK_ACCEPT, Block, Cells, Info, Settings
+from pymc_privacy.algorithms.count_states import BLOCK_ACCEPT, Block, CellTable, Info, Settings
 from pymc_privacy.algorithms.interweave import WALK_ACCEPT, Move
 
 FEWEST_BLOCKS, MOST_BLOCKS = 8, 200
@@ -44,7 +44,7 @@ class Learnt(NamedTuple):
 
 def plan(
     traits: Traits,
-    cells: Cells,
+    cells: CellTable,
     *,
     centred_steps: int | None,
     noncentred_steps: int | None,

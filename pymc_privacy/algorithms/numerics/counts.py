@@ -29,7 +29,7 @@ FAINT = 1e-280  # tails below have lost digits, or are zero
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 
 
-class Law(NamedTuple):
+class CountLaw(NamedTuple):
     """A law of counts, and what its recurrence needs; all fields are floats."""
 
     size: float
@@ -44,14 +44,14 @@ class Law(NamedTuple):
 @compiled
 def poisson(rate):
     """Return the law of Poisson counts."""
-    return Law(math.inf, 0.0, 1.0, rate, 0.0, rate, math.sqrt(rate))
+    return CountLaw(math.inf, 0.0, 1.0, rate, 0.0, rate, math.sqrt(rate))
 
 
 @compiled
 def binomial(size, p):
     """Return the law of the number of successes; p must be at most 1/2."""
     q = 1.0 - p
-    return Law(size, p, q, size * p / q, -p / q, size * p, math.sqrt(size * p * q))
+    return CountLaw(size, p, q, size * p / q, -p / q, size * p, math.sqrt(size * p * q))
 
 
 @compiled
@@ -59,7 +59,7 @@ def negative_binomial(size, p):
     """Return the law of the number of failures before ``size`` (real) successes."""
     q = 1.0 - p
     mean = size * q / p
-    return Law(size, p, q, size * q, q, mean, math.sqrt(mean / p))
+    return CountLaw(size, p, q, size * q, q, mean, math.sqrt(mean / p))
 
 
 @compiled

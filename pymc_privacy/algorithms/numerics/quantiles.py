@@ -21,7 +21,7 @@ import numpy as np
 
 from pymc_privacy.algorithms.numerics.counts import (
     FAINT,
-    Law,
+    CountLaw,
     binomial,
     compiled,
     log_at_least,
@@ -42,7 +42,7 @@ MOST_FAINT = 1e300  # stands for infinity
 
 
 @compiled
-def from_cell(x: float, w: float, law: Law) -> float:
+def from_cell(x: float, w: float, law: CountLaw) -> float:
     """Return u at the fraction w of the cell of the count x."""
     if not 0.0 <= law.mean < MOST:
         return math.nan
@@ -69,7 +69,7 @@ def from_faint_cell(inner, outer, w, x, law):
 
 
 @compiled
-def to_count(u: float, law: Law) -> float:
+def to_count(u: float, law: CountLaw) -> float:
     """Return the count whose cell holds u: the smallest k with `gap` > 0."""
     # Outside of its parameters' support a law has no quantiles; a prior density of zero
     # says so, and all that is asked of the count is that there be one.
@@ -119,7 +119,7 @@ def faint_count_above(u, law):
 
 
 @compiled
-def search(k: float, u: float, law: Law) -> float:
+def search(k: float, u: float, law: CountLaw) -> float:
     """Find the cell by Newton steps for the logarithm of the tail, kept between two bounds."""
     low, high = -1.0, law.size if law.slope < 0.0 else math.inf
     margin = precision(law)
@@ -142,7 +142,7 @@ def search(k: float, u: float, law: Law) -> float:
 
 
 @compiled
-def guess(u: float, law: Law) -> float:
+def guess(u: float, law: CountLaw) -> float:
     """Return a count close to the quantile: of a Normal law, corrected, or of a Gamma one.
 
     The Normal quantile is Abramowitz and Stegun's (26.2.23), the correction that of Cornish
