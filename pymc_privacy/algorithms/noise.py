@@ -22,7 +22,7 @@ Formula = Callable[..., Any]
 
 
 class ReleaseLaw(NamedTuple):
-    """A scalar formula of a release, of its statistic, and of so many public numbers."""
+    """A scalar formula of a release, of its statistic, and of ``parameters`` public numbers."""
 
     formula: Formula
     parameters: int

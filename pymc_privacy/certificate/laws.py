@@ -12,7 +12,7 @@ from pymc_privacy.certificate.base import Comparison, Reference
 from pymc_privacy.model.database import Database
 from pymc_privacy.model.points import Point
 
-# Rows that are looked at, at most so many draws of all records, and standard errors allowed.
+# Rows that are looked at, the most draws of all records, and standard errors allowed.
 _ROWS, _MOST_DRAWS, _ERRORS = 4000, 32, 6.0
 
 Draw = Callable[[np.random.Generator], Point]

@@ -1,4 +1,4 @@
-"""Rows of which only the first so many exist: the operation behind `Records`."""
+"""Rows of which only the first n exist: the operation behind `Records`."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class Courier(BlockedStep):
         raise NotImplementedError
 
     def _first(self, tune_steps: int) -> Any:
-        """Return what is known before tuning of so many steps."""
+        """Return what is known before tuning."""
         return None
 
     def _stop(self) -> None:
@@ -179,7 +179,7 @@ class Courier(BlockedStep):
         return self.__dict__ | dict.fromkeys(self.machine_code)
 
     def setup_tuning(self, steps: int) -> None:
-        """Forget what was learnt, and plan to learn for so many steps."""
+        """Forget what was learnt, and plan to learn for ``steps`` iterations."""
         self.learnt = self._first(steps)
 
     def forget(self) -> None:

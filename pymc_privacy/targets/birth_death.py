@@ -388,7 +388,7 @@ class SizeTarget:
         return birth_death.Records(list(fresh), contributions)
 
     def filled_up(self, rng: np.random.Generator, point: Point, rows: int) -> list[np.ndarray]:
-        """Return the records of a point, with fresh ones behind up to so many rows."""
+        """Return the records of a point, with fresh ones behind, ``rows`` in all."""
         number = self.number(point)
         fresh = self.draw(rng, point, rows - number).arrays
         existing = [point[name][:number] for name in self.records]

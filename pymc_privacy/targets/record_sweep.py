@@ -106,9 +106,9 @@ def compile_records(
 ) -> RecordProgram:
     """Compile the programs of one database.
 
-    With ``rows``, so many records are drawn instead of all: those of an exchangeable database
-    without record factors have the same law. With ``plain``, records are drawn as PyTensor draws them,
-    and without looking at their factors.
+    ``rows`` is the number of records to draw, by default all: those of an exchangeable database
+    without record factors have the same law. With ``plain``, records are drawn as PyTensor draws
+    them, and without looking at their factors.
     """
     model, records = database.model, database.records
     coordinates = float_columns(database.contributions)

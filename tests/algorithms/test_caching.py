@@ -3,7 +3,8 @@
 import os
 import subprocess
 import sys
-from types import FunctionType
+from collections import namedtuple
+from types import FunctionType, ModuleType
 
 import numpy as np
 import pytest
@@ -240,3 +241,44 @@ def test_every_law_of_noise_is_found_again(mechanism):
     }
     # Laws that differ in their numbers alone share a formula, and so their code.
     assert len(editions) == len({m.formula for m in MECHANISMS})
+
+
+WITH_A_TUPLE = """
+from typing import NamedTuple
+from pymc_privacy.algorithms.machine_code.caching import compiled
+
+class {name}(NamedTuple):
+    number: float
+
+@compiled
+def doubled(pair):
+    return 2 * pair.number
+"""
+
+
+def with_a_tuple(name):
+    scope = {"__name__": "a_module_with_a_tuple"}
+    exec(WITH_A_TUPLE.format(name=name), scope)
+    return scope
+
+
+def test_a_named_tuple_by_another_name_is_noticed():
+    """Machine code on disk names the classes of its arguments."""
+    one, same, other = (with_a_tuple(name)["doubled"] for name in ("Pair", "Pair", "Twins"))
+    assert fingerprint(one) == fingerprint(same) != fingerprint(other)
+
+
+def test_an_index_that_names_what_is_gone_is_empty(cache, monkeypatch):
+    module = ModuleType("a_module_with_a_tuple")
+    module.Pair = namedtuple("Pair", ["number"], module=module.__name__)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    def doubled(pair):
+        return 2 * pair.number
+
+    doubled = compiled(doubled)
+    assert doubled(module.Pair(2.0)) == 4.0
+    index = doubled._cache._cache_file
+    assert len(index._load_index()) == 1
+    del module.Pair
+    assert index._load_index() == {}

@@ -34,7 +34,7 @@ class Plan(NamedTuple):
     capacities: tuple[int, ...]
     """The largest value of each size."""
     jumps: int
-    """0 turns them off; a negative number stands for so many single moves."""
+    """0 turns them off; a negative number stands for one single move."""
 
     @property
     def parameters(self) -> int:

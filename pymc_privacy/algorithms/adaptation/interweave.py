@@ -102,7 +102,7 @@ def default_noncentred_steps(traits: Traits) -> int:
 
 
 def walk_steps(size: int) -> int:
-    """Return how many steps a random walk of so many coordinates makes."""
+    """Return how many steps a random walk of ``size`` coordinates makes."""
     return min(max(32, 20 * size), MOST_STEPS)
 
 

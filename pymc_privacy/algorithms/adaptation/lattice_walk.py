@@ -14,9 +14,9 @@ from pymc_privacy.algorithms.proposals import poisson_carry
 
 CELL_ACCEPT, CARRY_ACCEPT = 0.4, 0.25
 _FIRST_SCALE, _LEAST_SCALE = 2.0, 0.1
-# A shape is learnt from so many draws for each parameter, at least.
+# A shape is learnt from at least this many draws for each parameter.
 _ENOUGH = 10
-# What was learnt on the way to the posterior is forgotten after so many steps.
+# What was learnt on the way to the posterior is forgotten after these numbers of steps.
 _FORGET = (64, 256, 1024)
 
 
@@ -44,7 +44,7 @@ class Learnt(NamedTuple):
 
 
 def init(cells: int, parameters: int) -> Learnt:
-    """Return what is known before tuning, of so many counts and parameters that carry them."""
+    """Return what is known before tuning; ``parameters`` are those that carry counts along."""
     scales = np.full((2, cells), _FIRST_SCALE)
     return Learnt(0, lattice_walk.Settings(scales), first_shape(parameters))
 

@@ -15,7 +15,7 @@ from pymc_privacy.algorithms.proposals.frames import Reference
 LENGTH_OF_SLOPES = 0.2
 # Leaps that are accepted more seldom gain less than the steps of a walk in their place.
 LEAST_LEAPS = 0.02
-# So many accepted leaps are expected in one iteration.
+# The number of accepted leaps that an iteration aims at.
 ACCEPTED_LEAPS = 5.0
 FEWEST_STEPS = 20
 # In units of 1 / sqrt(dimensions): a longer drift is a fresh draw, however much longer it is.
@@ -109,7 +109,7 @@ def learn(
 
 
 def follow(proposal: LocalProposal, t: np.ndarray, leapt: float, tune_steps: int) -> LocalProposal:
-    """Learn what is left of the parameters' law, in so many steps, from the t of one draw.
+    """Learn what is left of the parameters' law from the t of one draw.
 
     ``leapt`` is the acceptance of leaps before it.
     """

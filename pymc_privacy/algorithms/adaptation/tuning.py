@@ -111,14 +111,14 @@ def learn_factor(tuning: Tuning, *, forget: bool) -> Tuning:
 
 
 def padded(factor: np.ndarray, size: int) -> np.ndarray:
-    """Return a factor of so many coordinates that moves only the first of them."""
+    """Return a factor of ``size`` coordinates that moves only the first of them."""
     wider = np.zeros((size, size))
     wider[: len(factor), : len(factor)] = factor
     return wider
 
 
 def at_milestone(tuning: Tuning, tune_steps: int) -> bool:
-    """Tell whether shapes are to be learnt afresh now, if there are so many steps of tuning."""
+    """Tell whether shapes are to be learnt afresh at this iteration of tuning."""
     early = {k for k in (0, 10, 25, 50, 100) if k < tune_steps // 4}
     late = {tune_steps // 4, tune_steps // 2, 3 * tune_steps // 4, tune_steps - 1}
     return tuning.iteration in early | late

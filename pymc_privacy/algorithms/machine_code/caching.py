@@ -136,6 +136,7 @@ class _Walk:
             yield from self._each(stand_ins)
             return
         yield f"in {function.__module__}"
+        yield from _tuples_of(function)
         yield from self._code(function.__code__)
         yield from self.of(function.__defaults__)
         yield from self._each(cell.cell_contents for cell in function.__closure__ or ())
@@ -165,6 +166,16 @@ def _globals_of(function: FunctionType) -> Iterator[Any]:
         if isinstance(value, ModuleType) and value.__name__.partition(".")[0] not in _NAMED_ONLY:
             for attribute in attributes:
                 yield getattr(value, attribute, None)
+
+
+def _tuples_of(function: FunctionType) -> list[str]:
+    """Describe the named tuples that a function's module knows: its arguments may be such.
+
+    Code on disk names the classes of its arguments, and one that is gone could not be loaded.
+    """
+    known = [v for v in function.__globals__.values() if isinstance(v, type) and v is not tuple]
+    named = [v for v in known if issubclass(v, tuple) and hasattr(v, "_fields")]
+    return sorted({f"tuple {v.__module__}.{v.__qualname__} {v._fields}" for v in named})
 
 
 def _names_of(code: CodeType) -> dict[str, list[str]]:
@@ -208,6 +219,16 @@ def compiled(function: Any = None, **options: Any) -> Any:
     return jitted
 
 
+class _Index(IndexDataCacheFile):
+    """An index of what is on disk; one that names what is gone from this package is empty."""
+
+    def _load_index(self) -> dict:
+        try:
+            return super()._load_index()
+        except (AttributeError, ImportError):
+            return {}
+
+
 class _CacheByCode(FunctionCache):
     """The compiler's disk cache with a fingerprint in place of line numbers and dates."""
 
@@ -231,7 +252,7 @@ class _CacheByCode(FunctionCache):
         self._cache_path = self._impl.locator.get_cache_path()
         name = f"{self._py_func.__module__}.{self._py_func.__name__}-{edition[:32]}"
         version = "".join(map(str, sys.version_info[:2]))
-        self._cache_file = IndexDataCacheFile(self._cache_path, f"{name}.py{version}", edition)
+        self._cache_file = _Index(self._cache_path, f"{name}.py{version}", edition)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         self._open()
