@@ -50,6 +50,17 @@ def layout_of(point: Point, names: Sequence[str]) -> Layout:
     return Layout(tuple(names), tuple(np.shape(point[name]) for name in names))
 
 
+def refuse_other_shapes(layout: Layout, point: Point, step: str) -> None:
+    """Refuse what another number of records has become of, by data that were set anew."""
+    for name, shape in zip(layout.names, layout.shapes, strict=True):
+        if point[name].shape != shape:
+            raise RecordError(
+                f"{name!r} must have the shape {shape}, because {step} was made for it; got "
+                f"{point[name].shape}. Make the step method anew after setting data of another "
+                "length."
+            )
+
+
 # How often a draw may fail, at parameters that their own prior does not exclude.
 _TRIES = 8
 

@@ -25,7 +25,7 @@ from pymc_privacy.certificate.base import Comparison
 from pymc_privacy.certificate.certifier import Certifier
 from pymc_privacy.errors import RecordError
 from pymc_privacy.model.marks import sampler_of
-from pymc_privacy.model.points import Point
+from pymc_privacy.model.points import Layout, Point, layout_of, refuse_other_shapes
 from pymc_privacy.model.start import start_of
 
 # What several docstrings say alike; each names it as %(...)s.
@@ -95,7 +95,7 @@ class Courier(BlockedStep):
     _state_class = CourierState
     _certifier: Certifier
     _plan: Any = None
-    _shapes: dict[str, tuple[int, ...]]
+    _layout: Layout
     tune: bool
     learnt: Any = None
     sampling_state: Any
@@ -147,8 +147,7 @@ class Courier(BlockedStep):
         self.vars = get_value_vars_from_user_vars(chosen, model)
         self.rng = get_random_generator(common.get("rng"))
         self.tune = True
-        start = start_of(model)
-        self._shapes = {value.name: start[value.name].shape for value in self.vars}
+        self._layout = layout_of(start_of(model), [value.name for value in self.vars])
         return model, [model.values_to_rvs[value] for value in self.vars]
 
     def _choose_only_claimed(
@@ -203,19 +202,9 @@ class Courier(BlockedStep):
         """Carry a point through one iteration."""
         # Draws are recorded by position, so keys keep their order.
         point = point.copy()
-        self._check_shapes(point)
+        refuse_other_shapes(self._layout, point, type(self).__name__)
         self._certifier.check_again(self.tune, lambda: self._compared(point))
         return point, [self._iterate(point)]
-
-    def _check_shapes(self, point: Point) -> None:
-        """Refuse what another number of records has become of, by data that were set anew."""
-        for name, shape in self._shapes.items():
-            if point[name].shape != shape:
-                raise RecordError(
-                    f"{name!r} must have the shape {shape}, because {type(self).__name__} was "
-                    f"made for it; got {point[name].shape}. Make the step method anew after "
-                    "setting data of another length."
-                )
 
     @classmethod
     def competence(cls, var: TensorVariable, has_grad: bool) -> Competence:
