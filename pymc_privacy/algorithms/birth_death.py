@@ -43,16 +43,17 @@ from pymc_privacy.algorithms.interweave import (
     came_back,
     centred_move,
     forward,
-    lower_times,
     number_or_never,
     others,
     refresh,
     settle,
     statistics,
+    stepped,
 )
 from pymc_privacy.algorithms.machine_code.binding import Remember, bind
 from pymc_privacy.algorithms.machine_code.caching import compiled
 from pymc_privacy.algorithms.noise import JointLaw, Noise, ReleaseLaw, jit_with
+from pymc_privacy.algorithms.numerics.small_algebra import are_equal
 from pymc_privacy.algorithms.proposals.frames import single_frame
 from pymc_privacy.algorithms.proposals.leaps import bind_guided, frame_given_base, guided_move
 
@@ -445,7 +446,7 @@ def sized_moves(rng, state, held, settings, data):
     end, t, accept, leap_accept = guided_move(rng, straight, frame, scale, steps, leaps, given)
     moved = start
     # There and back along the ridge, even what did not move would be rounded.
-    if not (end == straight).all():
+    if not are_equal(end, straight):
         moved = end.copy()
         bend(moved, ridge, 1.0)
     q, records = settle(start, moved, held, records, u, data.forward)
@@ -468,8 +469,7 @@ def sized_refreshes(rng, state, held, settings, data):
         given = held + records + settings.bounds + data.others
         now = number_or_never(others(q, *given)[0].item())
     for step in range(steps):
-        length = scale * SHORT_STEP if step % 4 == 3 else scale
-        proposal = q + length * lower_times(factor, rng.standard_normal(q.size))
+        proposal = stepped(rng, q, factor, scale * SHORT_STEP if step % 4 == 3 else scale)
         fresh = refresh(rng, proposal, *(held + settings.bounds + data.refresh))
         then = fresh[0].item()
         accept += acceptance(then - now)

@@ -42,8 +42,8 @@ from pymc_privacy.algorithms.interweave import (
     SHORT_STEP,
     Move,
     acceptance,
-    lower_times,
     number_or_never,
+    stepped,
     trajectory,
     walk,
 )
@@ -219,8 +219,7 @@ def counted_walk(rng, q, counts, cells, move, given, noise):
     now = number_or_never(now)
     accept = 0.0
     for step in range(steps):
-        length = scale * SHORT_STEP if step % 4 == 3 else scale
-        proposal = q + length * lower_times(factor, rng.standard_normal(q.size))
+        proposal = stepped(rng, q, factor, scale * SHORT_STEP if step % 4 == 3 else scale)
         density, there = law(proposal, *given)
         # Outside the support there are no probabilities to couple.
         if not density.item() > -np.inf:

@@ -30,6 +30,15 @@ from numba import literal_unroll
 
 from pymc_privacy.algorithms.machine_code.binding import Remember, bind
 from pymc_privacy.algorithms.machine_code.caching import compiled
+from pymc_privacy.algorithms.numerics.small_algebra import (
+    add,
+    are_equal,
+    are_finite,
+    copied,
+    lower_times,
+    sum_of_squares,
+    times_lower,
+)
 
 SHORT_STEP = 0.25
 # About 0.27 for the three long steps of four, which is best for a random walk in several
@@ -143,26 +152,6 @@ def settle(q, moved, held, records, u, data):
 
 
 @compiled
-def lower_times(factor, vector):
-    """Return L v for a lower-triangular L."""
-    product = np.zeros(vector.size)
-    for i in range(vector.size):
-        for j in range(i + 1):
-            product[i] += factor[i, j] * vector[j]
-    return product
-
-
-@compiled
-def times_lower(vector, factor):
-    """Return Lᵀ v for a lower-triangular L."""
-    product = np.zeros(vector.size)
-    for i in range(vector.size):
-        for j in range(i + 1):
-            product[j] += factor[i, j] * vector[i]
-    return product
-
-
-@compiled
 def acceptance(log_ratio):
     """Return min(1, exp(log_ratio)), and 0 for what is not a number."""
     if log_ratio >= 0:
@@ -189,11 +178,13 @@ def flattened(parts):
 def came_back(records, again):
     """Tell whether records are those that their base variates stand for."""
     here, there = flattened(records), flattened(again)
-    if here.size == 0:
-        return True
-    largest = np.abs(here).max()
+    largest = 0.0
     for i in range(here.size):
-        whole = here[i] == np.floor(here[i]) and there[i] == np.floor(there[i])
+        # What is not a number is the largest of all.
+        if not abs(here[i]) <= largest:
+            largest = abs(here[i])
+    for i in range(here.size):
+        whole = here[i] == math.floor(here[i]) and there[i] == math.floor(there[i])
         # What is not a number is not close either.
         if not abs(there[i] - here[i]) <= (CLOSE_WHOLE if whole else CLOSE) * largest:
             return False
@@ -203,13 +194,21 @@ def came_back(records, again):
 @compiled
 def are_numbers(parts):
     """Tell whether all numbers of several arrays are finite."""
-    return np.isfinite(flattened(parts)).all()
+    return are_finite(flattened(parts))
 
 
 @compiled
 def number_or_never(log_density):
     """Return a log density, -inf where it is not a number: anything else is better."""
     return -math.inf if math.isnan(log_density) else log_density
+
+
+@compiled
+def stepped(rng, q, factor, length):
+    """Return q + length L e, with e standard normal."""
+    proposal = copied(q)
+    add(proposal, length, lower_times(factor, rng.standard_normal(q.size)))
+    return proposal
 
 
 def walk(rng, q, move, arguments):
@@ -221,8 +220,7 @@ def walk(rng, q, move, arguments):
     now = number_or_never(log_density(q, *arguments)[0].item())
     accept = 0.0
     for step in range(steps):
-        length = scale * SHORT_STEP if step % 4 == 3 else scale
-        proposal = q + length * lower_times(factor, rng.standard_normal(q.size))
+        proposal = stepped(rng, q, factor, scale * SHORT_STEP if step % 4 == 3 else scale)
         then = log_density(proposal, *arguments)[0].item()
         accept += acceptance(then - now)
         # Not a number, outside the support, is never accepted.
@@ -245,15 +243,15 @@ def trajectory(rng, q, move, arguments):
         quarter = 0.5 * math.pi / scale * (0.75 + 0.5 * rng.random())
         leapfrogs = min(max(1, int(quarter + 0.5)), LONGEST_TRAJECTORY)
         momentum = rng.standard_normal(q.size)
-        energy = now - 0.5 * (momentum * momentum).sum()
-        there, at, tilt = q.copy(), now, slope.copy()
+        energy = now - 0.5 * sum_of_squares(momentum)
+        there, at, tilt = copied(q), now, slope
         for _ in range(leapfrogs):
-            momentum += 0.5 * scale * tilt
-            there += scale * lower_times(factor, momentum)
+            add(momentum, 0.5 * scale, tilt)
+            add(there, scale, lower_times(factor, momentum))
             value, gradient = log_density(there, *arguments)
             at, tilt = value.item(), times_lower(gradient, factor)
-            momentum += 0.5 * scale * tilt
-        change = at - 0.5 * (momentum * momentum).sum() - energy
+            add(momentum, 0.5 * scale, tilt)
+        change = at - 0.5 * sum_of_squares(momentum) - energy
         accept += acceptance(change)
         if change + rng.standard_exponential() >= 0:
             q, now, slope = there, at, tilt
@@ -266,7 +264,7 @@ def settled(q, moved, held, records, u, data):
     What was not accepted is not written: the same records again would be rounded, or worse. And a
     density need not see a record that is no number.
     """
-    if (moved == q).all():
+    if are_equal(moved, q):
         return q, records
     carried = forward(moved, *(held + u + data))
     if not are_numbers(carried):
@@ -289,7 +287,9 @@ def interwoven_moves(rng, state, held, settings, data):
         move = Move(move.factor, move.scale, 0)
     moved, noncentred_accept = noncentred_move(rng, q, move, held + u + data.noncentred)
     moved, records = settle(q, moved, held, records, u, data.forward)
-    return State(moved, records), Info(centred_accept, noncentred_accept, 0.0, moved - q)
+    shift = copied(moved)
+    add(shift, -1.0, q)
+    return State(moved, records), Info(centred_accept, noncentred_accept, 0.0, shift)
 
 
 def refreshed_moves(rng, state, held, settings, data):
@@ -307,14 +307,15 @@ def refreshed_moves(rng, state, held, settings, data):
     if steps:
         now = number_or_never(others(q, *(held + records + data.others))[0].item())
     for step in range(steps):
-        length = scale * SHORT_STEP if step % 4 == 3 else scale
-        proposal = q + length * lower_times(factor, rng.standard_normal(q.size))
+        proposal = stepped(rng, q, factor, scale * SHORT_STEP if step % 4 == 3 else scale)
         fresh = refresh(rng, proposal, *(held + data.refresh))
         then = fresh[0].item()
         accept += acceptance(then - now)
         if then + rng.standard_exponential() >= now and are_numbers(fresh[1:]):
             q, now, records = proposal, then, fresh[1:]
-    return State(q, records), Info(centred_accept, accept / max(steps, 1), 0.0, q - start)
+    shift = copied(q)
+    add(shift, -1.0, start)
+    return State(q, records), Info(centred_accept, accept / max(steps, 1), 0.0, shift)
 
 
 def compile_moves(

@@ -411,7 +411,7 @@ def _reading(name: str, at: int, dimensions: int, kind: np.dtype) -> str:
 def _writing(program: ParameterProgram, name: str, found: int) -> list[str]:
     """Return code that fills ``out`` and the value from what a function returns."""
     if name == "base":
-        return ["value = 0.0", *(f"found{k}[...] = result[{k}]" for k in range(found))]
+        return ["value = 0.0", *(f"put(found{k}.ravel(), 0, result[{k}])" for k in range(found))]
     lines, records = ["value = 0.0"], len(program.records)
     written = {"statistics": range(1), "released": range(1), "forward": range(records)}.get(name)
     if written is None:

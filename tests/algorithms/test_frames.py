@@ -93,28 +93,3 @@ def test_moves_that_forget_the_volume_are_noticed(rng, leap):
     flat = njit(lambda t, frame: (frames.place(t, frame)[0], 0.0))
     z = after_moves(rng, leap, place=flat)
     assert z > Z_LIMIT, f"z = {z:.1f}"
-
-
-@pytest.mark.parametrize("size", [1, 2, 5, 30])
-def test_the_factor_of_an_inverse(size, rng):
-    root = rng.standard_normal((size, size)) + 3 * np.eye(size)
-    matrix = root @ root.T
-    factor = frames.factor_of_inverse(matrix)
-    np.testing.assert_array_equal(factor, np.tril(factor))
-    assert (np.diag(factor) > 0).all()
-    np.testing.assert_allclose(factor @ factor.T @ matrix, np.eye(size), atol=1e-9)
-
-
-@pytest.mark.parametrize(
-    "matrix",
-    [
-        np.ones((2, 2)),
-        np.diag([1.0, 0.0]),
-        -np.eye(3),
-        np.full((2, 2), np.nan),
-        np.diag([1.0, np.inf]),
-        np.full((1, 1), np.inf),
-    ],
-)
-def test_what_is_not_positive_definite_and_finite_has_no_factor(matrix):
-    assert np.isnan(frames.factor_of_inverse(matrix)).all()

@@ -20,9 +20,19 @@ def rng(request):
     return np.random.default_rng(seed_of(request))
 
 
+def walk_of(log_density, **names):
+    """Return the walk for a density, with proposals of which some names stand for others."""
+    proposals = {}
+    for name in ("propose_leap", "propose_drift", "propose_single"):
+        template = getattr(leaps, name).py_func
+        known = {key: names[key] for key in set(names) & set(template.__code__.co_names)}
+        proposals[name] = bind(template, known, label="test")
+    return bind(leaps.guided_walk, {"log_density": log_density} | proposals, label="test")
+
+
 def after_leaps(rng, replicates=8000, steps=4, **names):
     """Start at exact draws, make each kind of step, and return where they are."""
-    move = bind(leaps.guided_walk, {"log_density": normal} | names, label="test")
+    move = walk_of(normal, **names)
     start = rng.multivariate_normal(MEAN + 0.5, COVARIANCE, size=replicates)
     return np.array([move(rng, q, FRAME, 0.8, steps, True, (0.5,))[0] for q in start])
 
@@ -68,7 +78,7 @@ def student(q, shift):
 
 def student_chain(rng, rounds=16_000, **names):
     """Return how far a leap and a drift after it are from the law that both are made for."""
-    move = bind(leaps.guided_walk, {"log_density": student} | names, label="test")
+    move = walk_of(student, **names)
     frame = single_frame(np.zeros(2), np.eye(2))
     q, draws = np.zeros(2), []
     for _ in range(rounds):

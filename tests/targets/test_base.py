@@ -57,7 +57,7 @@ def test_an_edited_callee_of_a_move_is_another_key(plain, monkeypatch):
     monkeypatch.setattr(frames, "solve_lower", compiled(lambda factor, vector: 3 * vector))
     after = keys_of(plain)
     changed = {label for label in before if before[label] != after[label]}
-    assert changed == {"frame", "guided", "guided moves"}
+    assert changed == {"guided", "guided moves"}
 
 
 def test_where_a_graph_has_no_key_nothing_is_kept(plain, monkeypatch):

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_privacy.algorithms.interweave import lower_times
 from pymc_privacy.algorithms.machine_code.caching import compiled
+from pymc_privacy.algorithms.numerics.small_algebra import add, copied, lower_times, solve_lower
 
 
 class Frame(NamedTuple):
@@ -55,51 +55,19 @@ class Reference(NamedTuple):
 
 
 @compiled
-def solve_lower(factor, vector):
-    """Return L⁻¹ v for a lower-triangular L."""
-    solution = vector.copy()
-    for i in range(vector.size):
-        for j in range(i):
-            solution[i] -= factor[i, j] * solution[j]
-        solution[i] /= factor[i, i]
-    return solution
-
-
-@compiled
-def factor_of_inverse(matrix):
-    """Return the lower-triangular L with L Lᵀ = A⁻¹; no numbers where there is none.
-
-    With A = R Rᵀ and R upper-triangular, L is the inverse of Rᵀ. Nor are there numbers where A is
-    positive, but beyond all floats.
-    """
-    size = len(matrix)
-    lower = np.zeros((size, size))
-    for j in range(size - 1, -1, -1):
-        for i in range(j, -1, -1):
-            rest = matrix[i, j]
-            for k in range(j + 1, size):
-                rest -= lower[k, i] * lower[k, j]
-            if i < j:
-                lower[j, i] = rest / lower[j, j]
-            elif 0.0 < rest < math.inf:
-                lower[j, j] = math.sqrt(rest)
-            else:
-                return np.full((size, size), np.nan)
-    factor = np.empty((size, size))
-    for j in range(size):
-        unit = np.zeros(size)
-        unit[j] = 1.0
-        factor[:, j] = solve_lower(lower, unit)
-    return factor
-
-
-@compiled
 def single_frame(origin, factor):
     """Return the frame with q = origin + factor t."""
     size = origin.size
     origins, factors = np.empty((1, size)), np.empty((1, size, size))
-    origins[0], factors[0] = origin, factor
-    return Frame(np.zeros(1), np.zeros(1), origins, factors, np.zeros(size), np.eye(size))
+    mean, spread = np.empty(size), np.empty((size, size))
+    for i in range(size):
+        origins[0, i], mean[i] = origin[i], 0.0
+        for j in range(size):
+            factors[0, i, j] = factor[i, j]
+            spread[i, j] = 1.0 if i == j else 0.0
+    scores = np.empty(1)
+    scores[0] = 0.0
+    return Frame(scores, copied(scores), origins, factors, mean, spread)
 
 
 @compiled
@@ -110,31 +78,57 @@ def has_size(frame):
 
 @compiled
 def piece_at(knots, value):
-    """Return the piece between two knots that a value belongs to, and where in it."""
-    k = min(max(np.searchsorted(knots, value) - 1, 0), knots.size - 2)
+    """Return the piece between two knots that a value belongs to, and where in it.
+
+    With a single knot there is one place only.
+    """
+    if knots.size == 1:
+        return 0, 0.0
+    k = 0
+    while k < knots.size - 2 and knots[k + 1] < value:
+        k += 1
     return k, (value - knots[k]) / (knots[k + 1] - knots[k])
 
 
 @compiled
-def between(parts, k, w):
-    """Return what is between two parts, or beyond them."""
-    return parts[k] + w * (parts[k + 1] - parts[k])
+def between(here, there, w):
+    """Return what is between two numbers, or beyond them."""
+    return here + w * (there - here)
+
+
+@compiled
+def frame_at(frame, k, w):
+    """Return origin and factor between two knots; beyond the last, factors stay as they are."""
+    if not has_size(frame):
+        return frame.origins[0], frame.factors[0]
+    inside = min(max(w, 0.0), 1.0)
+    origins, factors = frame.origins, frame.factors
+    free = origins.shape[1]
+    origin, factor = np.empty(free), np.empty((free, free))
+    for i in range(free):
+        origin[i] = between(origins[k, i], origins[k + 1, i], w)
+        for j in range(free):
+            factor[i, j] = between(factors[k, i, j], factors[k + 1, i, j], inside)
+    return origin, factor
 
 
 @compiled
 def place(t, frame):
     """Return q, and the log of the volume of the map there, up to a constant."""
-    scores, knots, origins, factors, mean, spread = frame
-    y = mean + lower_times(spread, t)
-    if not has_size(frame):
-        return origins[0] + lower_times(factors[0], y), 0.0
-    k, w = piece_at(scores, y[-1])
-    factor = between(factors, k, min(max(w, 0.0), 1.0))
+    y = lower_times(frame.spread, t)
+    add(y, 1.0, frame.mean)
+    k, w = piece_at(frame.scores, y[-1])
+    origin, factor = frame_at(frame, k, w)
     q = np.empty(t.size)
-    q[:-1] = between(origins, k, w) + lower_times(factor, y[:-1])
-    q[-1] = between(knots, k, w)
+    for i in range(origin.size):
+        q[i] = origin[i]
+    add(q[: origin.size], 1.0, lower_times(factor, y))
+    if not has_size(frame):
+        return q, 0.0
+    scores, knots = frame.scores, frame.knots
+    q[-1] = between(knots[k], knots[k + 1], w)
     volume = math.log((knots[k + 1] - knots[k]) / (scores[k + 1] - scores[k]))
-    for i in range(t.size - 1):
+    for i in range(origin.size):
         volume += math.log(factor[i, i])
     return q, volume
 
@@ -142,12 +136,13 @@ def place(t, frame):
 @compiled
 def coordinates(q, frame):
     """Return t: the inverse of `place`."""
-    scores, knots, origins, factors, mean, spread = frame
-    if not has_size(frame):
-        return solve_lower(spread, solve_lower(factors[0], q - origins[0]) - mean)
-    k, w = piece_at(knots, q[-1])
-    factor = between(factors, k, min(max(w, 0.0), 1.0))
-    y = np.empty(q.size)
-    y[:-1] = solve_lower(factor, q[:-1] - between(origins, k, w))
-    y[-1] = between(scores, k, w)
-    return solve_lower(spread, y - mean)
+    k, w = piece_at(frame.knots, q[-1])
+    origin, factor = frame_at(frame, k, w)
+    y = copied(q)
+    add(y[: origin.size], -1.0, origin)
+    solve_lower(factor, y)
+    if has_size(frame):
+        y[-1] = between(frame.scores[k], frame.scores[k + 1], w)
+    add(y, -1.0, frame.mean)
+    solve_lower(frame.spread, y)
+    return y

@@ -40,19 +40,26 @@ from pymc_privacy.algorithms.interweave import (
     centred_move,
     forward,
     log_density,
-    lower_times,
     noncentred_move,
     number_or_never,
     settle,
     statistics,
-    times_lower,
 )
 from pymc_privacy.algorithms.machine_code.binding import Remember, bind
 from pymc_privacy.algorithms.machine_code.caching import compiled
+from pymc_privacy.algorithms.numerics.small_algebra import (
+    add,
+    are_finite,
+    copied,
+    factor_of_inverse,
+    lower_times,
+    multiply,
+    sum_of_squares,
+    times_lower,
+)
 from pymc_privacy.algorithms.proposals.frames import (
     Frame,
     coordinates,
-    factor_of_inverse,
     has_size,
     place,
     single_frame,
@@ -82,13 +89,73 @@ def guided_move(rng, q, frame, scale, steps, leaps, arguments):
 @compiled
 def log_student(t, degrees):
     """Return the log density of Student's law in several dimensions, up to a constant."""
-    return -0.5 * (degrees + t.size) * math.log1p((t * t).sum() / degrees)
+    return -0.5 * (degrees + t.size) * math.log1p(sum_of_squares(t) / degrees)
 
 
 @compiled
 def student_weight(rng, t, degrees):
     """Draw w given t, or given nothing if t is empty, where t is Normal(0, 1 / w) for this w."""
-    return 2 * rng.standard_gamma(0.5 * (degrees + t.size)) / (degrees + (t * t).sum())
+    return 2 * rng.standard_gamma(0.5 * (degrees + t.size)) / (degrees + sum_of_squares(t))
+
+
+# Each proposal returns t* and log g(t) - log g(t*), for the law g that it leaves invariant.
+
+
+@compiled
+def propose_leap(rng, t):
+    """Draw t* from Student's law, whatever t."""
+    there = rng.standard_normal(t.size)
+    multiply(there, 1 / math.sqrt(student_weight(rng, t[:0], DEGREES_OF_FREEDOM)))
+    return there, log_student(t, DEGREES_OF_FREEDOM) - log_student(there, DEGREES_OF_FREEDOM)
+
+
+@compiled
+def propose_drift(rng, t, length):
+    """Draw t* near t, and nearer to the middle of Student's law."""
+    there = rng.standard_normal(t.size)
+    share = length / math.sqrt(1 + length * length)
+    multiply(there, share / math.sqrt(student_weight(rng, t, DEGREES_OF_FREEDOM)))
+    add(there, math.sqrt(1 - share * share), t)
+    return there, log_student(t, DEGREES_OF_FREEDOM) - log_student(there, DEGREES_OF_FREEDOM)
+
+
+@compiled
+def propose_single(rng, t, last):
+    """Draw one coordinate of t* from Student's law: any of them, or the last one."""
+    fresh = rng.standard_normal(t.size)
+    k = rng.integers(0, t.size)
+    if last:
+        k = t.size - 1
+    weight = student_weight(rng, t[:0], SINGLE_DEGREES_OF_FREEDOM)
+    there = copied(t)
+    there[k] = fresh[k] / math.sqrt(weight)
+    before = log_student(t[k : k + 1], SINGLE_DEGREES_OF_FREEDOM)
+    return there, before - log_student(there[k : k + 1], SINGLE_DEGREES_OF_FREEDOM)
+
+
+@compiled
+def propose_step(rng, t, length):
+    """Draw t* near t; a walk at random leaves a flat law invariant."""
+    there = rng.standard_normal(t.size)
+    multiply(there, length)
+    add(there, 1.0, t)
+    return there, 0.0
+
+
+@compiled
+def curvature(slopes, noise_precision, precision, here):
+    """Return P + J W Jᵀ and J W r, from slopes J and misfit r."""
+    free = len(slopes)
+    curved, pull = np.empty((free, free)), np.empty(free)
+    for i in range(free):
+        pull[i] = 0.0
+        for k in range(here.size):
+            pull[i] += slopes[i, k] * noise_precision[k] * here[k]
+        for j in range(free):
+            curved[i, j] = precision[i, j]
+            for k in range(here.size):
+                curved[i, j] += slopes[i, k] * noise_precision[k] * slopes[j, k]
+    return curved, pull
 
 
 def local_frame(reference, arguments):
@@ -99,23 +166,29 @@ def local_frame(reference, arguments):
     """
     points, lengths, precision = reference.points, reference.lengths, reference.precision
     count, free = len(points), len(precision)
+    knots = np.empty(count)
     origins, factors = np.empty((count, free)), np.empty((count, free, free))
     slopes = np.empty((free, reference.noise_precision.size))
     for k in range(count):
-        here = misfit(points[k], *arguments)[0]
+        point = points[k]
+        knots[k] = point[-1]
+        here = misfit(point, *arguments)[0]
         for i in range(free):
-            there = points[k].copy()
-            there[i] += lengths[i]
-            slopes[i] = (misfit(there, *arguments)[0] - here) / lengths[i]
-        weighted = slopes * reference.noise_precision
-        pull = weighted @ here
-        factor = factor_of_inverse(precision + weighted @ slopes.T)
+            beside = copied(point)
+            beside[i] += lengths[i]
+            there = misfit(beside, *arguments)[0]
+            for j in range(here.size):
+                slopes[i, j] = (there[j] - here[j]) / lengths[i]
+        curved, pull = curvature(slopes, reference.noise_precision, precision, here)
+        factor = factor_of_inverse(curved)
         # A slope that is no number, or one beyond all measure, is no guide.
-        if not (np.isfinite(factor).all() and np.isfinite(pull).all()):
+        if not (are_finite(factor.ravel()) and are_finite(pull)):
             factor, pull = factor_of_inverse(precision), np.zeros(free)
-        factors[k] = factor
-        origins[k] = points[k, :free] - lower_times(factor, times_lower(pull, factor))
-    knots = points[:, -1].copy()
+        shift = lower_times(factor, times_lower(pull, factor))
+        for i in range(free):
+            origins[k, i] = point[i] - shift[i]
+            for j in range(free):
+                factors[k, i, j] = factor[i, j]
     return Frame(reference.scores, knots, origins, factors, reference.mean, reference.spread)
 
 
@@ -129,41 +202,26 @@ def guided_walk(rng, q, frame, scale, steps, leaps, arguments):
     accepted, offered = np.zeros(3), np.zeros(3)
     for step in range(steps):
         kind = _TURNS[step % 4] if leaps else DRIFT
-        there = rng.standard_normal(q.size)
-        degrees, part = DEGREES_OF_FREEDOM, slice(0, q.size)
-        if kind == LEAP:
-            there /= math.sqrt(student_weight(rng, here[:0], degrees))
-        elif kind == SINGLE:
-            degrees, chosen = SINGLE_DEGREES_OF_FREEDOM, rng.integers(0, q.size)
-            # A size has the heaviest tail: every other one is its turn.
-            if has_size(frame) and offered[SINGLE] % 2 == 0:
-                chosen = q.size - 1
-            part = slice(chosen, chosen + 1)
-            fresh = there[chosen] / math.sqrt(student_weight(rng, here[:0], degrees))
-            there[:] = here
-            there[chosen] = fresh
+        length = scale * SHORT_STEP if offered[DRIFT] % 4 == 3 else scale
+        if not leaps:
+            there, log_ratio = propose_step(rng, here, length)
+        elif kind == LEAP:
+            there, log_ratio = propose_leap(rng, here)
+        elif kind == DRIFT:
+            there, log_ratio = propose_drift(rng, here, length)
         else:
-            length = scale * SHORT_STEP if offered[DRIFT] % 4 == 3 else scale
-            if leaps:
-                share = length / math.sqrt(1 + length * length)
-                there *= share / math.sqrt(student_weight(rng, here, degrees))
-                there += math.sqrt(1 - share * share) * here
-            else:
-                there = here + length * there
+            # A size has the heaviest tail: every other one is its turn.
+            last = has_size(frame) and offered[SINGLE] % 2 == 0
+            there, log_ratio = propose_single(rng, here, last)
         proposal, volume = place(there, frame)
         then = log_density(proposal, *arguments)[0].item() + volume
-        # A walk at random leaves a flat law invariant, all other steps a Student law.
-        if leaps:
-            then_ratio = then + log_student(here[part], degrees) - log_student(there[part], degrees)
-        else:
-            then_ratio = then
         offered[kind] += 1
-        accepted[kind] += acceptance(then_ratio - now)
+        accepted[kind] += acceptance(then + log_ratio - now)
         # Not a number, outside the support, is never accepted.
-        if then_ratio + rng.standard_exponential() >= now:
+        if then + log_ratio + rng.standard_exponential() >= now:
             q, here, now = proposal, there, then
-    rates = accepted / np.maximum(offered, 1)
-    return q, here, rates[DRIFT], rates[LEAP]
+    drifts, jumps = max(offered[DRIFT], 1.0), max(offered[LEAP], 1.0)
+    return q, here, accepted[DRIFT] / drifts, accepted[LEAP] / jumps
 
 
 def guided_trajectory(rng, q, frame, scale, steps, leaps, arguments):
