@@ -1,5 +1,7 @@
 """What holds around every test."""
 
+import gc
+
 import numpy as np
 import pytensor
 import pytest
@@ -8,6 +10,8 @@ from pymc_privacy.certificate.base import Comparison
 
 # Where each node of a graph was written takes a sixth of the time of all graphs here.
 pytensor.config.traceback__limit = 0
+# Compiled models stay for the whole run: looking through them again and again takes a tenth of it.
+gc.set_threshold(200_000, 50, 100)
 
 
 @pytest.fixture(autouse=True)
