@@ -12,8 +12,10 @@ from pymc_privacy.distributions.noisy_count import NoisyCount
 from pymc_privacy.distributions.privatized import Privatized
 from pymc_privacy.distributions.records import Records
 from pymc_privacy.inference.intervals import posterior_interval
+from pymc_privacy.inference.maximum_likelihood import maximum_likelihood
 from pymc_privacy.inference.posterior_counts import posterior_counts, window_error
 from pymc_privacy.inference.precise import precise
+from pymc_privacy.inference.resampling import likelihood_ratio
 from pymc_privacy.inference.sample import sample
 from pymc_privacy.mechanisms import (
     Clamped,
@@ -134,6 +136,8 @@ __all__ = [
     "from_opendp",
     "from_opendp_summary",
     "joint_guarantee",
+    "likelihood_ratio",
+    "maximum_likelihood",
     "multiple_sanitization_interval",
     "noise_aware_interval",
     "plot_acceptance",

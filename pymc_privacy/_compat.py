@@ -56,7 +56,7 @@ from pymc.step_methods.state import dataclass_state
 from pymc.util import _get_seeds_per_chain as get_seeds_per_chain
 from pymc.util import get_random_generator as _get_random_generator
 from pymc.util import get_value_vars_from_user_vars as _get_value_vars_from_user_vars
-from pytensor import In, Out, config, function
+from pytensor import In, Out, config, function, shared
 from pytensor import scalar as ps
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import NUMBA, Mode
@@ -319,6 +319,7 @@ __all__ = [
     "rewrite_graph",
     "run_convergence_checks",
     "rvs_in_graph",
+    "shared",
     "support_point",
     "toposort",
     "variadic_add",

@@ -244,3 +244,36 @@ def _advice(slow: dict[str, float], apart: dict[str, float]) -> str:
         "raise draws= and tune= tenfold, or, when all records are continuous, sample the same "
         "model with step=pm.NUTS(model.free_RVs)."
     )
+
+
+def labelled(model: Model, values: Mapping[str, np.ndarray]) -> xr.Dataset:
+    """Return the values of some variables of a model with its dimensions, in its order."""
+    return labelled_draws(model, values)
+
+
+def labelled_draws(
+    model: Model, values: Mapping[str, np.ndarray], leading: str | None = None
+) -> xr.Dataset:
+    """Return the same of several draws, which are counted by a first dimension."""
+    variables, coords = {}, {}
+    for rv in model.free_RVs:
+        if rv.name not in values:
+            continue
+        value = np.asarray(values[rv.name])
+        first = () if leading is None else (leading,)
+        shape = value.shape[len(first) :]
+        dims = model.named_vars_to_dims.get(rv.name) or [None] * len(shape)
+        names = [dim or f"{rv.name}_dim_{k}" for k, dim in enumerate(dims)]
+        variables[rv.name] = ((*first, *names), value)
+        for dim in filter(None, dims):
+            if model.coords.get(dim) is not None:
+                coords[dim] = np.asarray(model.coords[dim])
+    return xr.Dataset(variables, coords=coords)
+
+
+def labelled_intervals(
+    model: Model, ends: Mapping[str, tuple[np.ndarray, np.ndarray]]
+) -> xr.Dataset:
+    """Return lower and upper ends of variables of a model, along a dimension ``bound``."""
+    stacked = {name: np.stack(pair) for name, pair in ends.items()}
+    return labelled_draws(model, stacked, "bound").assign_coords(bound=["lower", "upper"])

@@ -642,3 +642,85 @@ def clamped_normal_of_unknown_size(
     )
     sizes = _normalised(special.logsumexp(by_size(posterior.grids[0]), axis=1))
     return Integers(np.concatenate([[0.0], sizes])), posterior
+
+
+# Likelihoods of parameters, for maximum likelihood: the same expectations, without a prior.
+def noise_characteristic(noise, scale, t):
+    """The characteristic function of continuous noise."""
+    if noise is laplace:
+        return 1 / (1 + (scale * t) ** 2)
+    return np.exp(-((scale * t) ** 2) / 2)
+
+
+def bernoulli_log_likelihood(p: float, size: int, release: Release) -> float:
+    """Log of sum_k Binomial(k; n, p) eta(s - k), by enumeration."""
+    count = np.arange(size + 1)
+    log_mass = stats.binom.logpmf(count, size, p)
+    return float(special.logsumexp(log_mass + release.noise(release.value - count, release.scale)))
+
+
+def over_sizes(log_sizes: np.ndarray, sizes: np.ndarray, log_likelihood: Callable) -> float:
+    """Log of sum_n p(n) L_n, for the log of p(n) and of all that is known of n."""
+    return float(
+        special.logsumexp([w + log_likelihood(n) for w, n in zip(log_sizes, sizes, strict=True)])
+    )
+
+
+def law_on_nodes(law, lower: float, upper: float, nodes: int = 200):
+    """A law that is clamped to an interval as nodes and masses, with its atoms at both ends."""
+    low, high = max(lower, law.ppf(1e-16)), min(upper, law.isf(1e-16))
+    unit, weight = np.polynomial.legendre.leggauss(nodes)
+    inside = low + (high - low) * (1 + unit) / 2
+    masses = law.pdf(inside) * weight * (high - low) / 2
+    points = np.concatenate([[lower], inside, [upper]])
+    return points, np.concatenate([[law.cdf(lower)], masses, [law.sf(upper)]])
+
+
+def sum_log_likelihood(law, bounds, size: int, release: Release, nodes: int = 4096) -> float:
+    """Log density of clamped sum + noise, by inverting its characteristic function."""
+    points, masses = law_on_nodes(law, *bounds)
+    spread = np.sqrt(size * (masses @ points**2 - (masses @ points) ** 2))
+    reach = 9 / max(spread, 1e-9)
+    t = np.linspace(-reach, reach, nodes)
+    one = np.exp(1j * np.outer(t, points)) @ masses
+    value = one**size * noise_characteristic(release.noise, release.scale, t)
+    integrand = (value * np.exp(-1j * t * release.value)).real
+    return float(np.log(np.trapezoid(integrand, t) / (2 * np.pi)))
+
+
+def moments_log_likelihood(law, bounds, size: int, release: Release, nodes: int = 96) -> float:
+    """Log density of clamped (sum, sum of squares) + noise, by the same in two dimensions."""
+    points, masses = law_on_nodes(law, *bounds, nodes=160)
+    both = np.stack([points, points**2])
+    covariance = size * np.cov(both, aweights=masses, ddof=0)
+    axes = np.linalg.cholesky(np.linalg.inv(covariance))
+    u = np.linspace(-8, 8, nodes)
+    z = np.stack(np.meshgrid(u, u, indexing="ij")).reshape(2, -1)
+    t = axes @ z
+    one = np.exp(1j * t.T @ both) @ masses
+    value = one**size
+    for coordinate in t:
+        value = value * noise_characteristic(release.noise, release.scale, coordinate)
+    integrand = (value * np.exp(-1j * (np.asarray(release.value) @ t))).real
+    area = (u[1] - u[0]) ** 2 * abs(np.linalg.det(axes))
+    return float(np.log(integrand.sum() * area / (2 * np.pi) ** 2))
+
+
+def maximum(log_likelihood: Callable, start: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """The maximum of a function of a vector, and standard errors by its curvature there."""
+    found = optimize.minimize(
+        lambda q: -log_likelihood(*q), np.atleast_1d(start), method="Nelder-Mead",
+        options={"xatol": 1e-6, "fatol": 1e-9},
+    )  # fmt: skip
+    at, step = found.x, 1e-2
+    size = len(at)
+    hessian = np.empty((size, size))
+    units = step * np.eye(size)
+    for i in range(size):
+        for j in range(size):
+            corners = [
+                sign * log_likelihood(*(at + a * units[i] + b * units[j]))
+                for a, b, sign in ((1, 1, 1), (1, -1, -1), (-1, 1, -1), (-1, -1, 1))
+            ]
+            hessian[i, j] = -sum(corners) / (4 * step**2)
+    return at, np.sqrt(np.diag(np.linalg.inv(hessian)))

@@ -339,6 +339,74 @@ def _compile_jumps(laws: tuple[ReleaseLaw | JointLaw, ...]) -> Callable[..., Any
     return scan
 
 
+def balance(
+    contributions: np.ndarray,
+    fresh: np.ndarray,
+    *,
+    noise: Noise,
+    log_size: np.ndarray,
+) -> np.ndarray:
+    """Return what one birth or death is expected to add to some functions of the database.
+
+    Born is any of the fresh records, and any of the others dies, with chances r / (1 + r) of the
+    ratio r of the two densities. Both ways are then in balance, so that the mean of what is
+    added, given the releases, is zero. The functions are n, n² / 2, and each total.
+
+    Parameters
+    ----------
+    contributions
+        Of the current records, shape (d, n).
+    fresh
+        Of draws that nobody has looked at, shape (d, any number).
+    noise
+        The releases and their laws.
+    log_size
+        The log of all factors of each size, from 0 up to the capacity.
+    """
+    added = np.zeros(2 + len(contributions))
+    _compile_balance(noise.laws)(
+        noise.offsets,
+        noise.release,
+        noise.parameters,
+        contributions,
+        np.ascontiguousarray(fresh),
+        log_size,
+        added,
+    )
+    return added
+
+
+@cache
+def _compile_balance(laws: tuple[Law | JointLaw, ...]) -> Callable[..., Any]:
+    log_eta = noises.log_density(laws) if laws else _no_release
+
+    @jit_with(laws)
+    def scan(offsets, release, parameters, contributions, fresh, log_size, added):
+        width, size = contributions.shape
+        total, moved = np.zeros(width), np.empty(width)
+        for j in range(width):
+            total[j] = contributions[j].sum()
+        now = number_or_never(log_eta(offsets, release, total, parameters) + log_size[size])
+        for sign in (1.0, -1.0):
+            others = fresh if sign > 0 else contributions
+            new = size + int(sign)
+            if new < 0 or new >= log_size.size or others.shape[1] == 0:
+                continue
+            for i in range(others.shape[1]):
+                for j in range(width):
+                    moved[j] = total[j] + sign * others[j, i]
+                then = log_eta(offsets, release, moved, parameters) + log_size[new]
+                if not then > -np.inf:
+                    continue
+                chance = 0.5 * (1.0 + np.tanh((then - now) / 2)) / others.shape[1]
+                added[0] += sign * chance
+                added[1] += (sign * size + 0.5) * chance
+                for j in range(width):
+                    added[2 + j] += sign * others[j, i] * chance
+
+    return scan
+
+
 def single(
     rng: np.random.Generator,
     contributions: np.ndarray,

@@ -69,7 +69,7 @@ def compare_parameters(
     if program.sums_out:
         yield from _summed_out(program, databases, reference, pairs)
         return
-    yield from _centred(program, databases, reference, pairs)
+    yield from compare_centred(program, databases, reference, pairs)
     if not program.interweaves:
         yield from _refreshed(program, databases, reference, pairs)
         return
@@ -105,12 +105,13 @@ def _at(program: ParameterProgram, point: Point) -> tuple[np.ndarray, ...]:
     return tuple(point[name] for name in program.records)
 
 
-def _centred(
+def compare_centred(
     program: ParameterProgram,
     databases: Sequence[Database],
     reference: Reference,
     pairs: Sequence[Pair],
 ) -> Iterator[Comparison]:
+    """Compare the density of parameters given records, and its gradient, with the model."""
     model = reference.model
     parameters = [v for v in model.value_vars if v.name in program.parameters]
     names = _names(factors_given_records(model, databases, parameters))

@@ -1,0 +1,350 @@
+"""Climb a likelihood of which only noisy scores are known.
+
+Fisher's identity gives the score of the likelihood twice, as the mean given the releases of the
+centred score g and of the non-centred one, h (`pymc_privacy.targets.ascent`). Given the
+parameters both are draws of a chain over databases, and any combination
+
+    c = h - A' (h - g)
+
+has the same mean. A is the regression of h on h - g, which leaves the least variance; it is taken
+from earlier draws. Whatever else is known to have mean zero given the releases enters beside h - g:
+for an unknown number of records, the balance of births and deaths
+(`pymc_privacy.algorithms.birth_death.balance`). Three phases follow each other.
+
+*Far*: some sweeps a step, theta += M c, with M the inverse of an information, cut to a length.
+*Near*: few sweeps a step, gains (k + 2)^-0.7, and the average of the path (Polyak and Juditsky,
+1992), whose error does not depend on M. *Check*: many sweeps at the average. The distance that is
+left is that of the step M c, in standard errors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from scipy.special import log_ndtr
+
+FAR_SWEEPS, FAR_STEPS, NEAR_SWEEPS = 40, 60, 10
+NEAR_STEPS, CHECK_SWEEPS = 250, 1000
+GAIN = -0.7
+# Draws behind the regression of one score on the other.
+MEMORY = 400
+# What is further away than this in standard errors is not near, nor is a step longer.
+NEAR, LONGEST = 1.5, 2.0
+# A parameter that is known no better than to so many times its scale is not known.
+UNKNOWN = 30.0
+
+
+class Scores(NamedTuple):
+    """Two scores of each of several databases, shape (draws, parameters), and more."""
+
+    centred: np.ndarray
+    noncentred: np.ndarray
+    balances: np.ndarray
+    """Numbers of each database that have mean zero given the releases, shape (draws, any)."""
+
+    @property
+    def controls(self) -> np.ndarray:
+        """All that has mean zero."""
+        return np.concatenate([self.noncentred - self.centred, self.balances], axis=1)
+
+
+class Information(NamedTuple):
+    """What the releases say about the parameters, as two matrices."""
+
+    curvature: np.ndarray
+    """Of a function that touches the log likelihood from below: its inverse makes safe steps."""
+    sampling: np.ndarray
+    """The inverse of the variance of estimates, over releases, to first order."""
+
+
+class Source(Protocol):
+    """Where scores come from: a chain over databases given parameters."""
+
+    def scores(self, q: np.ndarray, sweeps: int) -> Scores:
+        """Take the databases along to q, sweep them, and return the scores of each."""
+
+    def information(self) -> Information:
+        """Return the information where scores were asked for last."""
+
+
+class Combination(NamedTuple):
+    """The mean of the best combination of two scores, and its covariance."""
+
+    score: np.ndarray
+    covariance: np.ndarray
+    weights: np.ndarray
+    """A, by which h - g and balances enter."""
+    disagreement: float
+    """By how many standard errors the means of the two scores differ, at most."""
+
+
+def combine(scores: Scores) -> Combination:
+    """Return the combination of two scores that has the least variance.
+
+    Examples
+    --------
+    Where both are linear in the same noise, nothing of it is left:
+
+    >>> import numpy as np
+    >>> noise = np.random.default_rng(1).standard_normal((50, 1))
+    >>> found = combine(Scores(1 + noise, 1 - 3 * noise, np.empty((50, 0))))
+    >>> found.score.round(9), found.covariance.round(9)
+    (array([1.]), array([[0.]]))
+    """
+    controls = scores.controls
+    weights = regression(scores)
+    combined = scores.noncentred - controls @ weights
+    draws = len(combined)
+    error = controls.std(axis=0) / math.sqrt(draws)
+    z = np.abs(controls.mean(axis=0)) / np.where(error > 0, error, np.inf)
+    spent = 1 - min(controls.shape[1] / draws, 0.5)
+    covariance = np.atleast_2d(np.cov(combined.T)) / (draws * spent)
+    return Combination(combined.mean(axis=0), covariance, weights, float(z.max(initial=0.0)))
+
+
+def regression(scores: Scores) -> np.ndarray:
+    """Return A, the regression of h on all that has mean zero."""
+    controls = scores.controls - scores.controls.mean(axis=0)
+    if not controls.any():
+        return np.zeros((controls.shape[1], scores.noncentred.shape[1]))
+    scale = controls.std(axis=0)
+    scale[scale == 0] = 1.0
+    centred = scores.noncentred - scores.noncentred.mean(axis=0)
+    return np.linalg.lstsq(controls / scale, centred, rcond=1e-8)[0] / scale[:, None]
+
+
+def laplace_weight(distance: np.ndarray, spread: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Return -l'(d) / d for the log density l of Laplace(b) + N(0, v²); its curvature at 0.
+
+    A parabola of this curvature that touches l at d lies below it everywhere.
+
+    Examples
+    --------
+    Without spread it is 1 / (b |d|), and far out too:
+
+    >>> laplace_weight(np.array([8.0]), np.array([0.01]), np.array([2.0])).round(6)
+    array([0.0625])
+    """
+    spread = np.maximum(spread, 1e-6 * scale)
+    distance = np.maximum(np.abs(distance), 1e-3 * spread)
+    lower = log_ndtr((distance - spread**2 / scale) / spread) - distance / scale
+    upper = log_ndtr(-(distance + spread**2 / scale) / spread) + distance / scale
+    return np.tanh((lower - upper) / 2) / (scale * distance)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which coordinates move, how far, and for how long."""
+
+    free: np.ndarray
+    """Which coordinates of q move, by index."""
+    scale: np.ndarray
+    """What counts as far in each coordinate: a step is no longer, and no better is known."""
+    bounds: tuple[np.ndarray, np.ndarray]
+    """Where each coordinate stops: numbers that can be computed with."""
+    near_steps: int = NEAR_STEPS
+    check_sweeps: int = CHECK_SWEEPS
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where an ascent was, and how far it had to go."""
+
+    q: np.ndarray
+    sweeps: int
+    distance: float
+    phase: str
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Where an ascent has come to."""
+
+    q: np.ndarray
+    distance: float
+    distance_error: float
+    score: np.ndarray
+    covariance: np.ndarray
+    information: Information
+    sweeps: int
+    error: float
+    """The Monte Carlo error of q, in standard errors and per parameter."""
+    disagreement: float = 0.0
+    path: list[Step] = field(default_factory=list)
+
+
+class Metric(NamedTuple):
+    """How far a score says to go, and how far that is in standard errors."""
+
+    inverse: np.ndarray
+    sampling: np.ndarray
+
+    def step(self, score: np.ndarray) -> np.ndarray:
+        """Return M c."""
+        return self.inverse @ score
+
+    def length(self, step: np.ndarray) -> float:
+        """Return a length in standard errors."""
+        return math.sqrt(max(float(step @ self.sampling @ step), 0.0))
+
+
+def metric(information: Information, settings: Settings) -> Metric:
+    """Return the metric of the coordinates that move, where what is unknown counts as far."""
+    free = settings.free
+    ridge = np.diag((UNKNOWN * settings.scale[free]) ** -2.0)
+    curvature = information.curvature[np.ix_(free, free)] + ridge
+    sampling = information.sampling[np.ix_(free, free)] + ridge
+    return Metric(np.linalg.pinv(curvature, hermitian=True), sampling)
+
+
+def moved(q: np.ndarray, step: np.ndarray, metric: Metric, settings: Settings) -> np.ndarray:
+    """Return q after a step, shortened where it is longer than it may be, within the bounds."""
+    free = settings.free
+    length = metric.length(step)
+    furthest = float(np.max(np.abs(step) / settings.scale[free], initial=0.0))
+    step = step / max(1.0, length / LONGEST, furthest)
+    there = q.copy()
+    there[free] += step
+    return np.clip(there, *settings.bounds)
+
+
+def far(source: Source, q: np.ndarray, settings: Settings, most: int) -> Iterator[Step]:
+    """Walk toward a maximum until the steps are as short as their noise; yield each step.
+
+    The last one yielded is the mean of the last few.
+    """
+    path: list[np.ndarray] = []
+    sweeps = close = 0
+    free = settings.free
+    while sweeps + FAR_SWEEPS <= most and len(path) < FAR_STEPS:
+        scores = source.scores(q, FAR_SWEEPS)
+        sweeps += FAR_SWEEPS
+        here = metric(source.information(), settings)
+        found = combine(_of(scores, free))
+        step = here.step(found.score)
+        distance = here.length(step)
+        noise = math.sqrt(max(float(np.trace(here.inverse @ found.covariance)), 0.0))
+        q = moved(q, step, here, settings)
+        path.append(q)
+        yield Step(q, sweeps, distance, "far")
+        close += distance < max(NEAR, 1.5 * noise)
+        if close >= 4:
+            break
+    if path:
+        yield Step(np.mean(path[-3:], axis=0), sweeps, distance, "far")
+
+
+def near(
+    source: Source, q: np.ndarray, settings: Settings, first: int = 0
+) -> Iterator[tuple[Step, np.ndarray]]:
+    """Walk with gains that decrease; yield each step, and the score behind it."""
+    free = settings.free
+    memory = _of(source.scores(q, 6 * NEAR_SWEEPS), free)
+    information = source.information()
+    sweeps, weights = 6 * NEAR_SWEEPS, regression(memory)
+    for k in range(first, first + settings.near_steps):
+        if k % 10 == 0:
+            weights = regression(memory)
+        scores = _of(source.scores(q, NEAR_SWEEPS), free)
+        sweeps += NEAR_SWEEPS
+        information = _blended(information, source.information())
+        here = metric(information, settings)
+        # The regression must not have seen these draws, or their mean would be biased.
+        score = (scores.noncentred - scores.controls @ weights).mean(axis=0)
+        memory = Scores(
+            *(np.concatenate(pair)[-MEMORY:] for pair in zip(memory, scores, strict=True))
+        )
+        step = (k + 2) ** GAIN * here.step(score)
+        q = moved(q, step, here, settings)
+        yield Step(q, sweeps, here.length(here.step(score)), "near"), score
+
+
+def check(source: Source, q: np.ndarray, settings: Settings) -> Ending:
+    """Look at many databases where the path has come to, and say how far the maximum is."""
+    source.scores(q, NEAR_SWEEPS)
+    scores = _of(source.scores(q, settings.check_sweeps), settings.free)
+    information = source.information()
+    here = metric(information, settings)
+    found = combine(scores)
+    step = here.step(found.score)
+    noise = float(np.trace(here.sampling @ here.inverse @ found.covariance @ here.inverse))
+    squared = here.length(step) ** 2
+    return Ending(
+        q=q,
+        # The noise of a score is expected to add to the square of its length.
+        distance=math.sqrt(max(squared - noise, 0.0)),
+        distance_error=math.sqrt(max(noise, 0.0)),
+        score=found.score,
+        covariance=found.covariance,
+        information=information,
+        sweeps=settings.check_sweeps + NEAR_SWEEPS,
+        error=math.nan,
+        disagreement=found.disagreement,
+    )
+
+
+class Average(NamedTuple):
+    """The average of several paths, and its Monte Carlo error per parameter."""
+
+    q: np.ndarray
+    error: float
+
+
+def average(
+    paths: list[list[tuple[Step, np.ndarray]]], information: Information, settings: Settings
+) -> Average:
+    """Return the mean of the later two thirds of some paths, and its error.
+
+    The error of such an average is that of M times the mean score over as many draws.
+    """
+    kept = [pair for path in paths for pair in path[len(path) // 3 :]]
+    q = np.mean([step.q for step, _ in kept], axis=0)
+    scores = np.array([score for _, score in kept])
+    here = metric(information, settings)
+    covariance = np.atleast_2d(np.cov(scores.T)) / len(scores)
+    noise = float(np.trace(here.sampling @ here.inverse @ covariance @ here.inverse))
+    return Average(q, math.sqrt(max(noise, 0.0) / max(len(settings.free), 1)))
+
+
+def agree(a: np.ndarray, b: np.ndarray, information: Information, settings: Settings) -> bool:
+    """Tell whether two ends are nearer to each other than two standard errors or so."""
+    here = metric(information, settings)
+    return here.length((a - b)[settings.free]) < 1.0 + 0.5 * math.sqrt(len(settings.free))
+
+
+def _of(scores: Scores, free: np.ndarray) -> Scores:
+    return Scores(scores.centred[:, free], scores.noncentred[:, free], scores.balances)
+
+
+def _blended(old: Information, new: Information) -> Information:
+    return Information(*(0.9 * a + 0.1 * b for a, b in zip(old, new, strict=True)))
+
+
+def information_of(
+    slopes: np.ndarray,
+    noise: np.ndarray,
+    spread: np.ndarray,
+) -> np.ndarray:
+    """Return J' (diag(noise) + V)^-1 J, for a statistic with slopes J and covariance V.
+
+    Examples
+    --------
+    >>> float(information_of(np.array([[10.0]]), np.array([2.0]), np.array([[3.0]])).item())
+    20.0
+    """
+    if not len(slopes):
+        return np.zeros((slopes.shape[1],) * 2)
+    covariance = np.diag(noise) + spread
+    return slopes.T @ np.linalg.pinv(covariance, hermitian=True) @ slopes
+
+
+def without(settings: Settings, fixed: np.ndarray) -> Settings:
+    """Return settings in which some coordinates stay where they are."""
+    return replace(settings, free=np.setdiff1d(settings.free, fixed))
+
+
+Watch = Callable[[Step], None]

@@ -1,0 +1,159 @@
+"""Records of few values that nothing ties together are summed out: no database is drawn.
+
+The likelihood is then a function like any other (`pymc_privacy.densities.summed_out`), which is
+maximised by a quasi-Newton method, and its values have no error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+
+from pymc_privacy._compat import Model
+from pymc_privacy.algorithms import ascent
+from pymc_privacy.algorithms.ascent import Ending, Information, Settings, Step
+from pymc_privacy.algorithms.tempering import Value
+from pymc_privacy.densities.summed_out import summed_out
+from pymc_privacy.functions.calls import CompiledCall
+from pymc_privacy.inference.climbing import Climbed, Problem
+from pymc_privacy.model.database import find_databases
+from pymc_privacy.model.settable import with_settable_data
+from pymc_privacy.model.start import start_of
+from pymc_privacy.targets.ascent import AscentTarget, compile_direct, records_of
+
+_STEP = 1e-4
+
+
+class DirectProblem(Problem):
+    """The likelihood of a model whose records are summed out, and its derivatives."""
+
+    def __init__(self, model: Model, target: AscentTarget, twin: Model, data: Any):
+        self.user_model, self.target, self.twin, self.data = model, target, twin, data
+        self.point = dict(start_of(twin))
+        self.has_sizes = False
+        self._call = {name: CompiledCall(f) for name, f in target.program.functions.items()}
+
+    def _log_likelihood(self, q: np.ndarray, penalised: bool) -> tuple[float, np.ndarray]:
+        held = tuple(self.point[name] for name in self.target.program.held)
+        value, gradient = (np.array(part) for part in self._call["direct"](q, *held))
+        if penalised:
+            more, slope = self._call["penalty"](q, *held)
+            value, gradient = value + more, gradient + slope
+        return float(value), gradient
+
+    def value(self, q: np.ndarray, rng: np.random.Generator, error: float = 0.05) -> Value:
+        """Return the log likelihood, which has no error."""
+        return Value(self._log_likelihood(np.asarray(q, float), False)[0], 0.0)
+
+    def difference(self, a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> Value:
+        """Return a difference of log likelihoods, which has no error."""
+        return Value(self.value(a, rng).value - self.value(b, rng).value, 0.0)
+
+    def slope(
+        self,
+        q: np.ndarray,
+        settings: Settings,
+        rng: np.random.Generator,
+        penalised: bool,
+        sweeps: int = 0,
+    ) -> tuple[float, float]:
+        """Return the score of one coordinate, which has no variance."""
+        return float(self._log_likelihood(q, penalised)[1][settings.free[0]]), 0.0
+
+    def climb(
+        self,
+        starts: Sequence[np.ndarray],
+        rng: np.random.Generator,
+        *,
+        settings: Settings | None = None,
+        tolerance: float,
+        max_sweeps: int,
+        penalised: bool = False,
+        watch: Callable[[int, Step], None] = lambda start, step: None,
+    ) -> Climbed:
+        """Maximise from several starts; those that come to the same place are one maximum."""
+        settings = self.settings if settings is None else settings
+        found, paths = [], []
+        for k, q in enumerate(starts):
+            path = [Step(q, 0, math.nan, "far")]
+
+            def told(z: np.ndarray, k: int = k, q: np.ndarray = q, path: list = path) -> None:
+                path.append(Step(_with(q, settings, z), len(path), math.nan, "direct"))
+                watch(k, path[-1])
+
+            found.append(self._maximise(q, settings, penalised, told))
+            paths.append(path)
+        groups: list[list[int]] = []
+        for k, end in enumerate(found):
+            for group in groups:
+                if ascent.agree(end.q, found[group[0]].q, end.information, settings):
+                    group.append(k)
+                    break
+            else:
+                groups.append([k])
+        ends = [min((found[k] for k in group), key=lambda end: end.distance) for group in groups]
+        which = [next(j for j, group in enumerate(groups) if k in group) for k in range(len(found))]
+        return Climbed(ends, which, [end.q for end in found], paths)
+
+    def _maximise(
+        self, q: np.ndarray, settings: Settings, penalised: bool, told: Callable[..., None]
+    ) -> Ending:
+        free = settings.free
+
+        def negative(z: np.ndarray) -> tuple[float, np.ndarray]:
+            with np.errstate(all="ignore"):
+                value, gradient = self._log_likelihood(_with(q, settings, z), penalised)
+            if not math.isfinite(value):
+                return 1e300, np.zeros(len(z))
+            return -value, -gradient[free]
+
+        bounds = list(zip(*(bound[free] for bound in settings.bounds), strict=True))
+        found = minimize(
+            negative, q[free], jac=True, method="L-BFGS-B", bounds=bounds, callback=told,
+            options={"ftol": 1e-14, "gtol": 1e-10, "maxiter": 1000},
+        )  # fmt: skip
+        there = _with(q, settings, found.x)
+        score = self._log_likelihood(there, penalised)[1][free]
+        information = self._information(there, penalised)
+        here = ascent.metric(Information(information, information), settings)
+        return Ending(
+            q=there,
+            distance=here.length(here.step(score)),
+            distance_error=0.0,
+            score=score,
+            covariance=np.zeros((len(free),) * 2),
+            information=Information(information, information),
+            sweeps=0,
+            error=0.0,
+        )
+
+    def _information(self, q: np.ndarray, penalised: bool) -> np.ndarray:
+        """Return the curvature of the log likelihood, by differences of its gradient."""
+        columns = []
+        for k in range(len(q)):
+            step = np.zeros(len(q))
+            step[k] = _STEP * (1 + abs(q[k]))
+            up, down = (self._log_likelihood(q + s * step, penalised)[1] for s in (1, -1))
+            columns.append((down - up) / (2 * step[k]))
+        matrix = np.nan_to_num(np.array(columns))
+        values, axes = np.linalg.eigh((matrix + matrix.T) / 2)
+        return (axes * np.maximum(values, 0.0)) @ axes.T
+
+
+def _with(q: np.ndarray, settings: Settings, z: np.ndarray) -> np.ndarray:
+    there = q.copy()
+    there[settings.free] = z
+    return there
+
+
+def direct_problem(model: Model) -> DirectProblem | None:
+    """Return the problem of a model whose records can be summed out, or None."""
+    twin, data = with_settable_data(model)
+    databases = find_databases(twin, records_of(twin))
+    if any(d.releases for d in databases) or (density := summed_out(twin, databases)) is None:
+        return None
+    return DirectProblem(model, compile_direct(twin, density), twin, data)

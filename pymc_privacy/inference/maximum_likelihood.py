@@ -1,0 +1,468 @@
+"""`maximum_likelihood`: estimates from releases alone, without a prior."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from pymc_privacy._compat import Model, get_random_generator, modelcontext
+from pymc_privacy.algorithms import ascent, expectation
+from pymc_privacy.algorithms.ascent import Ending, Settings, Step
+from pymc_privacy.algorithms.tempering import Value
+from pymc_privacy.arguments import choice, flag, integer, positive
+from pymc_privacy.errors import ArgumentError, RecordError, ReleaseError
+from pymc_privacy.inference.climbing import Climbed, Problem
+from pymc_privacy.inference.completing import Completion
+from pymc_privacy.inference.direct import direct_problem
+from pymc_privacy.inference.likelihood_fit import LikelihoodFit, Maximum, Start
+from pymc_privacy.inference.starting import starting_points
+from pymc_privacy.model.assignment import assign_records
+from pymc_privacy.model.database import check_data
+from pymc_privacy.model.finite import refuse_single_precision
+from pymc_privacy.model.marks import is_record
+from pymc_privacy.model.releases import is_release, released_contributions
+from pymc_privacy.model.sized_records import is_sized, sizes_of
+from pymc_privacy.results import labelled
+from pymc_privacy.targets.ascent import parameters_of, without_likelihood
+
+METHODS = ("score", "saem", "em")
+# A parameter that is known no better than this many times its scale may be anywhere.
+WEAK = 1.0
+# How far a parameter is pushed to see whether the likelihood falls, in its scale.
+PUSH = 6.0
+# Less than this is no fall of a log likelihood.
+LEVEL = 0.02
+
+
+def maximum_likelihood(
+    model: Any = None,
+    *,
+    method: str = "score",
+    starts: int = 4,
+    initvals: Any = None,
+    tolerance: float = 0.05,
+    max_sweeps: int = 50_000,
+    penalty: str | None = None,
+    random_seed: Any = None,
+    progressbar: bool = True,
+) -> LikelihoodFit:
+    """Maximise the likelihood of the releases over the parameters of a model.
+
+    The likelihood is that of what was published: the density of the releases, averaged over all
+    databases that the model may have had. Priors of continuous parameters are ignored, but that
+    starts are drawn from them; the law of an unknown number of records is kept, and its
+    parameters are estimated. Other observed variables belong to the likelihood.
+
+    Parameters
+    ----------
+    model : pm.Model, optional
+        The model on the context stack by default.
+    method : {"score", "saem", "em"}
+        ``"score"`` climbs on two scores of the likelihood, given the records and given what these
+        are made of. ``"saem"`` averages the sums that the density of the records depends on.
+        ``"em"`` is the published Monte Carlo EM, for comparison: under privacy it may need
+        thousands of rounds. The distance that is left is measured for all of them.
+    starts : int, default 4
+        Ascents from draws of the prior. Those that come to the same place go on together.
+    initvals : dict or sequence of dict, optional
+        Where to start instead, by name, as the model has the parameters.
+    tolerance : float, default 0.05
+        How near to the maximum to come, in standard errors.
+    max_sweeps : int, default 50_000
+        At most so many sweeps through the records, over all starts.
+    penalty : {None, "prior"}
+        With ``"prior"`` the log prior is added: the estimate is the mode of the posterior density
+        on the natural scale of the parameters, as the model writes them.
+    random_seed : optional
+    progressbar : bool, default True
+
+    Returns
+    -------
+    LikelihoodFit
+        With ``estimate``, ``log_likelihood`` and its error, ``converged``, ``distance``,
+        ``at_boundary``, ``starts``, ``maxima``; and ``bootstrap``, ``interval``, ``profile``.
+
+    Raises
+    ------
+    ReleaseError
+        If the model has no release, or one is not observed.
+    RecordError
+        If there are no records or no continuous parameters, an integer is not a number of records,
+        or the likelihood does not depend on a parameter.
+    CertificateError
+        If what was compiled disagrees with the model, or the two scores with each other.
+    ArgumentError
+        If an argument is not what it must be.
+
+    See Also
+    --------
+    sample : Draw from the posterior instead.
+    likelihood_ratio : Compare two fits.
+    plot_ascent : Draw how the starts came to the maximum.
+    plot_profile : Draw a profile of the likelihood.
+
+    Notes
+    -----
+    A release is one observation, however many records are behind it. That an estimate is nearly
+    Normal, and the curvature of the likelihood its precision, is therefore not to be taken for
+    granted: intervals are made by parametric bootstrap.
+
+    References
+    ----------
+    - Awan, J., Barrientos, A. F. and Ju, N. (2024), "Statistical inference for privatized data with
+      unknown sample size", arXiv:2406.06231, section 5.2.
+    - Polyak, B. T. and Juditsky, A. B. (1992), "Acceleration of stochastic approximation by
+      averaging", SIAM Journal on Control and Optimization 30(4), 838-855.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_privacy as pmp
+    >>> with pm.Model():
+    ...     p = pm.Beta("p", 1, 1)
+    ...     x = pm.Bernoulli("x", p, shape=200)
+    ...     s = pmp.Privatized("s", x, pmp.Laplace(scale=4.0), observed=63.7)
+    ...     fit = pmp.maximum_likelihood(random_seed=1, progressbar=False)
+    >>> fit.converged, round(float(fit.estimate["p"]), 2)
+    (True, 0.32)
+    """
+    model = modelcontext(model)
+    method = choice("method", method, METHODS, meaning="how to climb", error=ArgumentError)
+    starts = integer("starts", starts, least=1)
+    tolerance = positive("tolerance", tolerance, meaning="in standard errors")
+    max_sweeps = integer("max_sweeps", max_sweeps, least=1000)
+    if penalty is not None:
+        penalty = choice(
+            "penalty", penalty, ("prior",), meaning="what is added", error=ArgumentError
+        )
+    flag("progressbar", progressbar)
+    check_model(model, penalised=penalty is not None)
+    rng = get_random_generator(random_seed)
+    fitting = Fitting(make_problem(model), method, penalty is not None, tolerance, max_sweeps)
+    with _watching(progressbar) as watch:
+        return fitting.run(_starts(fitting.problem, initvals, starts, rng), rng, watch)
+
+
+def check_model(model: Model, *, penalised: bool) -> None:
+    """Refuse a model that has no likelihood of releases, before anything is compiled."""
+    if not any(is_release(rv) for rv in model.basic_RVs):
+        raise ReleaseError(
+            "Maximum likelihood from releases needs a model with a Privatized release; got a model "
+            "without any. For other models, see pm.find_MAP."
+        )
+    missing = [rv.name for rv in model.free_RVs if is_release(rv)]
+    if missing:
+        raise ReleaseError(
+            "A release must be observed to have a likelihood; give observed= for "
+            f"{', '.join(map(repr, missing))}."
+        )
+    assign_records(model, [], released_contributions(model))
+    records = [rv for rv in model.free_RVs if is_record(rv)]
+    if not records:
+        raise RecordError(
+            "Maximum likelihood needs confidential records behind a release; this model has none. "
+            "What is released must be computed from record variables."
+        )
+    sizes = set(sizes_of(model))
+    integers = [
+        rv.name
+        for rv in model.free_RVs
+        if not is_record(rv) and rv not in sizes and np.dtype(rv.dtype).kind != "f"
+    ]
+    if integers:
+        raise RecordError(
+            "Parameters must be continuous to be climbed, but for a number of records; got "
+            f"{', '.join(map(repr, integers))}, which are integers. Fix them with pm.do, and "
+            "compare the fits, or sample."
+        )
+    refuse_single_precision()
+    check_data(model)
+    if not parameters_of(model):
+        raise RecordError("There must be a continuous parameter to estimate; this model has none.")
+    idle = [] if penalised else [rv.name for rv in without_likelihood(model)]
+    if idle:
+        raise RecordError(
+            f"The likelihood does not depend on {', '.join(map(repr, idle))}, which only priors of "
+            "other parameters see, and priors are ignored. Take them out, keep the prior with "
+            'penalty="prior", or sample.'
+        )
+
+
+def make_problem(model: Model) -> Problem:
+    """Compile a model, with its records summed out where that can be done."""
+    if not any(is_sized(rv) for rv in model.free_RVs):
+        direct = direct_problem(model)
+        if direct is not None:
+            return direct
+    return Problem(model)
+
+
+def _starts(
+    problem: Problem, initvals: Any, starts: int, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Return where to start, in coordinates without bounds."""
+    if isinstance(initvals, Sequence) and not isinstance(initvals, str):
+        starts = len(initvals)
+    seed = int(rng.integers(2**30))
+    points = starting_points(problem.twin, initvals, chains=starts, random_seed=seed, quiet=True)
+    return [np.clip(problem.values(point), *problem.settings.bounds) for point in points]
+
+
+Watch = Callable[[int, Step], None]
+
+
+@contextmanager
+def _watching(progressbar: bool) -> Iterator[Watch]:
+    """Show how far the ascents have come."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(), disable=not progressbar, transient=True) as bar:
+        task = bar.add_task("Climbing the likelihood", total=None)
+
+        def watch(start: int, step: Step) -> None:
+            if progressbar:
+                bar.update(
+                    task,
+                    description=f"Start {start + 1}, {step.phase}: {step.sweeps} sweeps, distance "
+                    f"{step.distance:.2f} standard errors",
+                )
+
+        yield watch
+
+
+class Pushed(NamedTuple):
+    """Parameters that the releases leave open."""
+
+    q: np.ndarray
+    at_boundary: tuple[str, ...]
+    unidentified: tuple[str, ...]
+    fixed: np.ndarray
+    """Coordinates that are as far out as they go."""
+
+
+class Fitting:
+    """One way to fit a problem: to its releases, or to others."""
+
+    def __init__(
+        self, problem: Problem, method: str, penalised: bool, tolerance: float, max_sweeps: int
+    ):
+        self.problem, self.method, self.penalised = problem, method, penalised
+        self.tolerance, self.max_sweeps = tolerance, max_sweeps
+
+    def run(
+        self, starts: Sequence[np.ndarray], rng: np.random.Generator, watch: Watch
+    ) -> LikelihoodFit:
+        """Climb from all starts, look at what was found, and say so."""
+        begun = time.perf_counter()
+        problem = self.problem
+        climbed = self.climb(starts, rng, watch)
+        ends = [(end, self._value(end.q, rng)) for end in climbed.ends]
+        best = self._best(ends, rng)
+        pushed = self._pushed(ends[best][0], rng)
+        end, value = ends[best]
+        if len(pushed.fixed):
+            end, value = self._further(pushed, rng)
+        settings = ascent.without(problem.settings, pushed.fixed)
+        natural = self.natural(end.q, pushed)
+        return LikelihoodFit(
+            estimate=labelled(problem.user_model, natural),
+            log_likelihood=value.value,
+            log_likelihood_error=value.error,
+            converged=self._is_converged(end),
+            distance=end.distance,
+            distance_error=end.distance_error,
+            at_boundary=pushed.at_boundary,
+            unidentified=pushed.unidentified,
+            starts=self._told(starts, climbed, [v for _, v in ends]),
+            maxima=tuple(
+                Maximum(problem.natural(e.q), v.value, v.error, e.distance) for e, v in ends
+            ),
+            information=end.information.sampling,
+            coordinates=tuple(problem.coordinates),
+            method=self.method,
+            penalty="prior" if self.penalised else None,
+            sweeps=sum(path[-1].sweeps for path in climbed.paths),
+            seconds=time.perf_counter() - begun,
+            path=tuple(tuple(path) for path in climbed.paths),
+            q=end.q,
+            settings=settings,
+            fitting=self,
+        )
+
+    def natural(self, q: np.ndarray, pushed: Pushed) -> dict[str, np.ndarray]:
+        """Return parameters as they were written, those at a boundary on it."""
+        if not len(pushed.fixed):
+            return self.problem.natural(q)
+        there = q.copy()
+        lower, upper = self.problem.settings.bounds
+        centre = (lower[pushed.fixed] + upper[pushed.fixed]) / 2
+        centre = np.where(np.isfinite(centre), centre, 0.0)
+        there[pushed.fixed] = np.sign(q[pushed.fixed] - centre) * 1000.0
+        found, inside = self.problem.natural(there), self.problem.natural(q)
+        return {
+            name: value if not np.isnan(value).any() else inside[name]
+            for name, value in found.items()
+        }
+
+    def climb(
+        self,
+        starts: Sequence[np.ndarray],
+        rng: np.random.Generator,
+        watch: Watch = lambda start, step: None,
+        settings: Settings | None = None,
+        max_sweeps: int | None = None,
+    ) -> Climbed:
+        """Climb by the method of the fit."""
+        most = self.max_sweeps if max_sweeps is None else max_sweeps
+        settings = self.problem.settings if settings is None else settings
+        if self.method == "score" or not self.problem.target.databases:
+            return self.problem.climb(
+                starts,
+                rng,
+                settings=settings,
+                tolerance=self.tolerance,
+                max_sweeps=most,
+                penalised=self.penalised,
+                watch=watch,
+            )
+        return self._by_expectation(starts, rng, watch, settings, most)
+
+    def _by_expectation(
+        self,
+        starts: Sequence[np.ndarray],
+        rng: np.random.Generator,
+        watch: Watch,
+        settings: Settings,
+        most: int,
+    ) -> Climbed:
+        steps = {"em": expectation.em, "saem": expectation.saem}[self.method]
+        ends, paths = [], []
+        share = max(most // len(starts) - settings.check_sweeps, expectation.ROUND_SWEEPS)
+        for k, q in enumerate(starts):
+            source = self.problem.source(rng.spawn(1)[0], penalised=self.penalised)
+            path = [Step(q, 0, math.nan, self.method)]
+            for step in steps(Completion(source), q, settings, share):
+                path.append(step)
+                watch(k, step)
+            paths.append(path)
+            ends.append(ascent.check(source, path[-1].q, settings))
+        return Climbed(ends, list(range(len(starts))), [end.q for end in ends], paths)
+
+    def _value(self, q: np.ndarray, rng: np.random.Generator) -> Value:
+        return self.problem.value(q, rng)
+
+    def _best(self, ends: Sequence[tuple[Ending, Value]], rng: np.random.Generator) -> int:
+        """Return which maximum is the highest, by common random numbers if it is close."""
+        best = int(np.argmax([value.value for _, value in ends]))
+        for k, (end, value) in enumerate(ends):
+            near = ends[best][1].value - value.value
+            if k != best and near < 3 * math.hypot(value.error, ends[best][1].error):
+                found = self.problem.difference(end.q, ends[best][0].q, rng)
+                best = k if found.value > 2 * found.error else best
+        return best
+
+    def _is_converged(self, end: Ending) -> bool:
+        return end.distance <= max(self.tolerance, 2 * end.distance_error)
+
+    def _pushed(self, end: Ending, rng: np.random.Generator) -> Pushed:
+        """Look for parameters that can be pushed outward without a fall of the likelihood."""
+        settings = self.problem.settings
+        metric = ascent.metric(end.information, settings)
+        deviation = np.sqrt(np.diag(np.linalg.pinv(metric.sampling, hermitian=True)))
+        out = np.array(end.q)
+        boundary: list[str] = []
+        unidentified: list[str] = []
+        fixed: list[int] = []
+        if self.penalised or not (self.method == "score" or self._is_converged(end)):
+            return Pushed(out, (), (), np.array([], dtype=int))
+        for k in np.flatnonzero(deviation > WEAK * settings.scale):
+            levels = {side: self._level(out, int(k), side, fixed, rng) for side in (1.0, -1.0)}
+            open_ends = [side for side, there in levels.items() if there is not None]
+            name = self._name(int(k))
+            if len(open_ends) == 2:
+                unidentified.append(name)
+            elif open_ends:
+                boundary.append(name)
+                fixed.append(int(k))
+                out = np.array(levels[open_ends[0]])
+        return Pushed(
+            out,
+            tuple(dict.fromkeys(boundary)),
+            tuple(dict.fromkeys(unidentified)),
+            np.array(fixed, dtype=int),
+        )
+
+    def _name(self, k: int) -> str:
+        """Return the name of a coordinate as the user knows it."""
+        problem = self.problem
+        owner = problem.owners[k]
+        shape = np.shape(problem.natural(problem.target.program.flatten(problem.point))[owner])
+        same = math.prod(shape) == problem.owners.count(owner)
+        return problem.coordinates[k] if same else owner
+
+    def _level(
+        self, q: np.ndarray, k: int, side: float, fixed: list[int], rng: np.random.Generator
+    ) -> np.ndarray | None:
+        """Push one coordinate outward, let the others follow; None if the likelihood falls."""
+        settings = self.problem.settings
+        there = q.copy()
+        there[k] += side * PUSH * settings.scale[k]
+        there = np.clip(there, *settings.bounds)
+        others = ascent.without(settings, np.array([*fixed, k]))
+        if len(others.free):
+            there = self._follow(there, others, rng)
+        found = self.problem.difference(there, q, rng)
+        return there if found.value >= -LEVEL - 2 * found.error else None
+
+    def _follow(self, q: np.ndarray, settings: Settings, rng: np.random.Generator) -> np.ndarray:
+        """Return the maximum over the coordinates that are free, roughly."""
+        climbed = self.problem.climb(
+            [q],
+            rng,
+            settings=_quick(settings),
+            tolerance=10 * self.tolerance,
+            max_sweeps=3000,
+            penalised=self.penalised,
+        )
+        return climbed.ends[0].q
+
+    def _further(self, pushed: Pushed, rng: np.random.Generator) -> tuple[Ending, Value]:
+        """Return the maximum over all but what is as far out as it goes."""
+        settings = ascent.without(self.problem.settings, pushed.fixed)
+        if not len(settings.free):
+            end = ascent.Ending(
+                pushed.q, 0.0, 0.0, np.empty(0), np.empty((0, 0)),
+                ascent.Information(*(np.zeros((len(pushed.q),) * 2) for _ in range(2))), 0, 0.0,
+            )  # fmt: skip
+            return end, self._value(pushed.q, rng)
+        end = self.climb([pushed.q], rng, settings=settings).ends[0]
+        return end, self._value(end.q, rng)
+
+    def _told(
+        self, starts: Sequence[np.ndarray], climbed: Climbed, values: Sequence[Value]
+    ) -> tuple[Start, ...]:
+        problem = self.problem
+        return tuple(
+            Start(
+                initial=problem.natural(q),
+                estimate=problem.natural(own),
+                maximum=which,
+                log_likelihood=values[which].value,
+                distance=climbed.ends[which].distance,
+                sweeps=path[-1].sweeps,
+            )
+            for q, own, which, path in zip(
+                starts, climbed.own, climbed.which, climbed.paths, strict=True
+            )
+        )
+
+
+def _quick(settings: Settings) -> Settings:
+    return replace(settings, near_steps=40, check_sweeps=200)

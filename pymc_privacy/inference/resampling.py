@@ -1,0 +1,259 @@
+"""Releases simulated from a fitted model, and what fits to them say: intervals and tests."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cloudpickle
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from pymc_privacy.errors import ArgumentError, StudyError
+from pymc_privacy.results import labelled_draws
+from pymc_privacy.studies import Study
+
+# A refit is as near to its maximum as its own sampling error makes worthwhile.
+NEAR_STEPS, CHECK_SWEEPS, TOLERANCE, MOST_SWEEPS = 40, 50, 0.3, 3000
+
+
+class _Worker:
+    """Simulate and refit, in any process; each makes its own machine code."""
+
+    __qualname__ = "bootstrap"
+
+    def __init__(self, fit: Any):
+        fitting = fit.fitting
+        self._fitting, self._q = fitting, np.array(fit.q)
+        self._free = np.array(fit.settings.free)
+        self._made: Any = None
+        self._ours = fitting.problem.observed()
+
+    def __getstate__(self) -> dict[str, Any]:
+        problem = self._fitting.problem
+        model = cloudpickle.dumps(problem.user_model)
+        how = (self._fitting.method, self._fitting.penalised)
+        return {"model": model, "how": how, "q": self._q, "free": self._free}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._q, self._free = state["q"], state["free"]
+        self._fitting, self._made = None, (state["model"], state["how"])
+
+    def _ready(self) -> Any:
+        if self._fitting is None:
+            self._fitting = _made_before(*self._made)
+            self._ours = self._fitting.problem.observed()
+        return self._fitting
+
+    def __call__(self, rng: np.random.Generator) -> Mapping[str, Any]:
+        fitting = self._ready()
+        problem = fitting.problem
+        try:
+            problem.observe(problem.simulate(self._q, rng))
+            q = refit(fitting, self._q, self._free, rng)
+        finally:
+            problem.observe(self._ours)
+        return {"q": q.tolist()}
+
+
+_made: dict[str, Any] = {}
+
+
+def _made_before(model: bytes, how: tuple[str, bool]) -> Any:
+    """Return the compiled problem of a model, compiled once in each process."""
+    key = hashlib.sha256(model).hexdigest()
+    if key not in _made:
+        from pymc_privacy.inference import maximum_likelihood as front
+
+        problem = front.make_problem(cloudpickle.loads(model))
+        _made[key] = front.Fitting(problem, *how, tolerance=TOLERANCE, max_sweeps=MOST_SWEEPS)
+    return _made[key]
+
+
+def refit(fitting: Any, q: np.ndarray, free: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return the maximum for the present releases, from where another one was."""
+    problem = fitting.problem
+    quick = replace(problem.settings, free=free, near_steps=NEAR_STEPS, check_sweeps=CHECK_SWEEPS)
+    climbed = problem.climb(
+        [q],
+        rng,
+        settings=quick,
+        tolerance=TOLERANCE,
+        max_sweeps=MOST_SWEEPS,
+        penalised=fitting.penalised,
+    )
+    return climbed.ends[0].q
+
+
+def bootstrap(
+    fit: Any,
+    replicates: int,
+    *,
+    executor: Executor | None,
+    seed: int,
+    path: Any,
+    progressbar: bool,
+) -> np.ndarray:
+    """Return the estimates from simulated releases, in coordinates, one per row."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "bootstrap.jsonl" if path is None else path
+        study = Study(_Worker(fit), {}, replicates=replicates, seed=seed, path=place)
+        rows = study.run(executor, progressbar=progressbar)
+    found = [row["q"] for row in rows if row["error"] is None]
+    if len(found) < max(2, replicates // 2):
+        errors = {row["error"] for row in rows if row["error"] is not None}
+        raise StudyError(
+            f"A bootstrap needs replicates that can be fitted; {len(rows) - len(found)} of "
+            f"{len(rows)} could not: {'; '.join(sorted(map(str, errors))[:3])}"
+        )
+    return np.array(found)
+
+
+def labelled_replicates(fit: Any, found: np.ndarray) -> Any:
+    """Return estimates on the natural scale, by name, with a dimension ``replicate``."""
+    problem = fit.fitting.problem
+    natural = [problem.natural(q) for q in found]
+    stacked = {name: np.stack([one[name] for one in natural]) for name in natural[0]}
+    return labelled_draws(problem.user_model, stacked, "replicate")
+
+
+def percentiles(
+    fit: Any, found: np.ndarray, prob: float
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return bias-corrected percentiles (Efron, 1987) of each number, on the natural scale.
+
+    They are the same on any scale.
+    """
+    problem = fit.fitting.problem
+    estimate = problem.natural(fit.q)
+    natural = [problem.natural(q) for q in found]
+    tails = ndtri([(1 - prob) / 2, (1 + prob) / 2])
+    ends = {}
+    for name, value in estimate.items():
+        draws = np.stack([one[name] for one in natural])
+        # With half of those that are equal: at a boundary there are many.
+        below = (draws < value).mean(axis=0) + (draws == value).mean(axis=0) / 2
+        least = 1 / (2 * len(draws))
+        bias = ndtri(np.clip(below, least, 1 - least))
+        levels = [ndtr(2 * bias + tail) for tail in tails]
+        bounds = []
+        for level in levels:
+            flat = draws.reshape(len(draws), -1)
+            parts = [np.quantile(c, p) for c, p in zip(flat.T, np.ravel(level), strict=True)]
+            bounds.append(np.reshape(parts, np.shape(value)))
+        ends[name] = (bounds[0], bounds[1])
+    return ends
+
+
+class LikelihoodRatio(NamedTuple):
+    """A test of one fit against another one that is a special case of it."""
+
+    statistic: float
+    """Twice the difference of the log likelihoods."""
+    statistic_error: float
+    p_value: float
+    p_value_error: float
+    replicates: np.ndarray
+    """The statistic for releases simulated from the null fit."""
+
+
+def likelihood_ratio(
+    fit: Any, null_fit: Any, *, replicates: int = 100, random_seed: int = 0
+) -> LikelihoodRatio:
+    """Test whether releases can be explained by a special case of a model.
+
+    The statistic is twice the difference of two log likelihoods. Its law is found by simulating
+    releases from the null fit, and fitting both models to each of them: a release is one
+    observation, so that a chi-square law is not to be taken for granted. That the null model is a
+    special case of the other is not checked.
+
+    Parameters
+    ----------
+    fit, null_fit : LikelihoodFit
+        Of two models with the same releases; that of the special case second.
+    replicates : int, default 100
+    random_seed : int, default 0
+
+    Returns
+    -------
+    LikelihoodRatio
+        With ``statistic``, ``p_value``, and the Monte Carlo errors of both.
+
+    Raises
+    ------
+    ArgumentError
+        If the fits are not of the same releases.
+
+    See Also
+    --------
+    maximum_likelihood : Makes the fits.
+
+    References
+    ----------
+    - Davison, A. C. and Hinkley, D. V. (1997), "Bootstrap methods and their application",
+      Cambridge University Press, section 4.2.
+
+    Examples
+    --------
+    Is a coin fair?
+
+    >>> import pymc as pm
+    >>> import pymc_privacy as pmp
+    >>> def coin(lower):
+    ...     with pm.Model() as model:
+    ...         p = pm.Uniform("p", lower, 1)
+    ...         x = pm.Bernoulli("x", p, shape=100)
+    ...         pmp.Privatized("s", x, pmp.Laplace(scale=2.0), observed=30.0)
+    ...     return pmp.maximum_likelihood(model, random_seed=1, progressbar=False)
+    >>> test = pmp.likelihood_ratio(coin(0.0), coin(0.5), replicates=19)
+    >>> test.p_value <= 0.1
+    True
+    """
+    fits = (fit, null_fit)
+    if not all(hasattr(one, "fitting") for one in fits):
+        raise ArgumentError("fit and null_fit must be results of maximum_likelihood.")
+    data = [one.fitting.problem.observed() for one in fits]
+    same = data[0].keys() == data[1].keys() and all(
+        np.array_equal(data[0][name], data[1][name]) for name in data[0]
+    )
+    if not same:
+        raise ArgumentError(
+            "Two fits can be compared by their likelihoods only if both are of the same releases; "
+            f"got {', '.join(data[0])} and {', '.join(data[1])}, with values that differ."
+        )
+    statistic = 2 * (fit.log_likelihood - null_fit.log_likelihood)
+    error = 2 * float(np.hypot(fit.log_likelihood_error, null_fit.log_likelihood_error))
+    draws = [
+        _simulated_statistic(fit, null_fit, rng)
+        for rng in np.random.default_rng(random_seed).spawn(replicates)
+    ]
+    found = np.array(draws)
+    p_value = float((1 + np.sum(found >= statistic)) / (1 + replicates))
+    return LikelihoodRatio(
+        statistic,
+        error,
+        p_value,
+        float(np.sqrt(p_value * (1 - p_value) / replicates)),
+        found,
+    )
+
+
+def _simulated_statistic(fit: Any, null_fit: Any, rng: np.random.Generator) -> float:
+    problems = [one.fitting.problem for one in (fit, null_fit)]
+    before = [problem.observed() for problem in problems]
+    try:
+        simulated = problems[1].simulate(null_fit.q, rng)
+        values = []
+        for one, problem in zip((fit, null_fit), problems, strict=True):
+            problem.observe(simulated)
+            q = refit(one.fitting, one.q, one.settings.free, rng)
+            values.append(problem.value(q, rng, 0.1).value)
+    finally:
+        for problem, data in zip(problems, before, strict=True):
+            problem.observe(data)
+    return 2 * (values[0] - values[1])
