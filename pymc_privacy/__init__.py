@@ -42,8 +42,10 @@ from pymc_privacy.mechanisms.from_opendp import from_opendp, from_opendp_summary
 from pymc_privacy.mechanisms.unknown_size import SizeGap, capacity_for, size_gap
 from pymc_privacy.plots import (
     plot_acceptance,
+    plot_ascent,
     plot_interval,
     plot_posteriors,
+    plot_profile,
     plot_records,
     plot_release,
     plot_size,
@@ -141,8 +143,10 @@ __all__ = [
     "multiple_sanitization_interval",
     "noise_aware_interval",
     "plot_acceptance",
+    "plot_ascent",
     "plot_interval",
     "plot_posteriors",
+    "plot_profile",
     "plot_records",
     "plot_release",
     "plot_size",

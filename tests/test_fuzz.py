@@ -11,6 +11,7 @@ import random
 import signal
 import warnings
 import zlib
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -19,8 +20,10 @@ import pytest
 import xarray as xr
 
 import pymc_privacy as pmp
+from pymc_privacy.algorithms.ascent import Step
 from pymc_privacy.arguments import shown
 from pymc_privacy.errors import InsecureNoiseWarning, PrivacyError
+from pymc_privacy.inference.profiling import Profile
 from pymc_privacy.mechanisms import Mechanism
 from pymc_privacy.sanitize import Audit
 from tests.nonsense import ODD, WRONG
@@ -55,6 +58,17 @@ TREE = xr.DataTree.from_dict(
 )
 PREDICTED = TREE.copy()
 del PREDICTED["posterior"]
+
+
+PROFILE = Profile("mu", np.arange(3.0), np.array([-2.0, 0.0, -2.0]), np.full(3, 0.1), [], 1.0, 0.0)
+CLIMBED = SimpleNamespace(
+    path=((Step(np.zeros(1), 0, math.nan, "far"), Step(np.ones(1), 40, 0.5, "far")),),
+    q=np.ones(1),
+    coordinates=("mu",),
+    fitting=SimpleNamespace(
+        problem=SimpleNamespace(owners=["mu"], is_transformed=np.array([False]))
+    ),
+)
 
 
 def rng():
@@ -633,6 +647,46 @@ def cases(folder):
         "window_error": [
             Case(pmp.window_error, {"idata": TREE}, model, idata="tree", model="object?"),
         ],
+        "maximum_likelihood": [
+            Case(
+                pmp.maximum_likelihood,
+                {},
+                model,
+                model="object?",
+                starts="count",
+                tolerance="positive",
+                penalty="object?",
+                random_seed="seed?",
+                progressbar="flag",
+            ),
+        ],
+        "likelihood_ratio": [
+            Case(
+                pmp.likelihood_ratio,
+                {"fit": TREE, "null_fit": TREE},
+                fit="object",
+                null_fit="object",
+                replicates="count",
+            ),
+        ],
+        "plot_ascent": [
+            Case(
+                pmp.plot_ascent,
+                {"fit": constant(CLIMBED), "axes": two_axes},
+                fit="object",
+                var_names="object?",
+                axes="object?",
+            ),
+        ],
+        "plot_profile": [
+            Case(
+                pmp.plot_profile,
+                {"profile": constant(PROFILE), "axis": axis},
+                profile="object",
+                ci_prob="probability",
+                axis="object?",
+            ),
+        ],
         "plot_acceptance": [
             Case(
                 pmp.plot_acceptance,
@@ -973,6 +1027,10 @@ def plain_model():
         yield built
 
 
+def two_axes():
+    return [axis(), axis()]
+
+
 def axis():
     import matplotlib.pyplot as plt
 
@@ -1103,6 +1161,7 @@ def test_every_public_name_is_fuzzed(every_case):
 @pytest.mark.parametrize("name", pmp.__all__)
 def test_good_arguments_are_taken(name, every_case):
     needs_releases = {"sample", "posterior_interval", "posterior_counts", "window_error"}
+    needs_releases |= {"maximum_likelihood", "likelihood_ratio"}
     for case in every_case[name]:
         found = ending(case, {})
         if name in needs_releases | set(STEP_OPTIONS):

@@ -22,6 +22,7 @@ from pymc_privacy.functions.calls import CompiledCall
 from pymc_privacy.inference.climbing import Climbed, Problem
 from pymc_privacy.model.database import find_databases
 from pymc_privacy.model.settable import with_settable_data
+from pymc_privacy.model.sized_records import is_sized
 from pymc_privacy.model.start import start_of
 from pymc_privacy.targets.ascent import AscentTarget, compile_direct, records_of
 
@@ -157,3 +158,12 @@ def direct_problem(model: Model) -> DirectProblem | None:
     if any(d.releases for d in databases) or (density := summed_out(twin, databases)) is None:
         return None
     return DirectProblem(model, compile_direct(twin, density), twin, data)
+
+
+def make_problem(model: Model) -> Problem:
+    """Compile a model, with its records summed out where that can be done."""
+    if not any(is_sized(rv) for rv in model.free_RVs):
+        direct = direct_problem(model)
+        if direct is not None:
+            return direct
+    return Problem(model)

@@ -21,6 +21,7 @@ from pymc_privacy.algorithms.ascent import (
 )
 from pymc_privacy.algorithms.exchange import exchange
 from pymc_privacy.algorithms.noise import Noise
+from pymc_privacy.algorithms.record_sweep import finite_rows, never_without_numbers
 from pymc_privacy.densities.noise import noise_of
 from pymc_privacy.functions.calls import CompiledCall
 from pymc_privacy.mechanisms import (
@@ -33,7 +34,6 @@ from pymc_privacy.mechanisms import (
     Tulap,
 )
 from pymc_privacy.model.points import Point
-from pymc_privacy.step_methods.sweep import finite_rows, never_without_numbers
 from pymc_privacy.targets.ascent import AscentTarget, ScoredDatabase
 
 JUMPS = 8

@@ -21,7 +21,7 @@ from pymc_privacy.arguments import choice, flag, integer, positive
 from pymc_privacy.errors import ArgumentError, RecordError, ReleaseError
 from pymc_privacy.inference.climbing import Climbed, Problem
 from pymc_privacy.inference.completing import Completion
-from pymc_privacy.inference.direct import direct_problem
+from pymc_privacy.inference.direct import make_problem
 from pymc_privacy.inference.likelihood_fit import LikelihoodFit, Maximum, Start
 from pymc_privacy.inference.starting import starting_points
 from pymc_privacy.model.assignment import assign_records
@@ -29,7 +29,7 @@ from pymc_privacy.model.database import check_data
 from pymc_privacy.model.finite import refuse_single_precision
 from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.releases import is_release, released_contributions
-from pymc_privacy.model.sized_records import is_sized, sizes_of
+from pymc_privacy.model.sized_records import sizes_of
 from pymc_privacy.results import labelled
 from pymc_privacy.targets.ascent import parameters_of, without_likelihood
 
@@ -194,15 +194,6 @@ def check_model(model: Model, *, penalised: bool) -> None:
             "other parameters see, and priors are ignored. Take them out, keep the prior with "
             'penalty="prior", or sample.'
         )
-
-
-def make_problem(model: Model) -> Problem:
-    """Compile a model, with its records summed out where that can be done."""
-    if not any(is_sized(rv) for rv in model.free_RVs):
-        direct = direct_problem(model)
-        if direct is not None:
-            return direct
-    return Problem(model)
 
 
 def _starts(

@@ -15,6 +15,8 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from pymc_privacy.errors import ArgumentError, StudyError
+from pymc_privacy.inference.climbing import Problem
+from pymc_privacy.inference.direct import make_problem
 from pymc_privacy.results import labelled_draws
 from pymc_privacy.studies import Study
 
@@ -28,56 +30,47 @@ class _Worker:
     __qualname__ = "bootstrap"
 
     def __init__(self, fit: Any):
-        fitting = fit.fitting
-        self._fitting, self._q = fitting, np.array(fit.q)
-        self._free = np.array(fit.settings.free)
-        self._made: Any = None
-        self._ours = fitting.problem.observed()
+        self._problem, self._penalised = fit.fitting.problem, fit.fitting.penalised
+        self._q, self._free = np.array(fit.q), np.array(fit.settings.free)
+        self._written: bytes = b""
 
     def __getstate__(self) -> dict[str, Any]:
-        problem = self._fitting.problem
-        model = cloudpickle.dumps(problem.user_model)
-        how = (self._fitting.method, self._fitting.penalised)
-        return {"model": model, "how": how, "q": self._q, "free": self._free}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._q, self._free = state["q"], state["free"]
-        self._fitting, self._made = None, (state["model"], state["how"])
-
-    def _ready(self) -> Any:
-        if self._fitting is None:
-            self._fitting = _made_before(*self._made)
-            self._ours = self._fitting.problem.observed()
-        return self._fitting
+        written = self._written or cloudpickle.dumps(self._problem.user_model)
+        return self.__dict__ | {"_problem": None, "_written": written}
 
     def __call__(self, rng: np.random.Generator) -> Mapping[str, Any]:
-        fitting = self._ready()
-        problem = fitting.problem
+        if self._problem is None:
+            self._problem = _made_before(self._written)
+        problem = self._problem
+        ours = problem.observed()
         try:
             problem.observe(problem.simulate(self._q, rng))
-            q = refit(fitting, self._q, self._free, rng)
+            q = refit(problem, self._q, self._free, rng, penalised=self._penalised)
         finally:
-            problem.observe(self._ours)
+            problem.observe(ours)
         return {"q": q.tolist()}
 
 
-_made: dict[str, Any] = {}
+_made: dict[str, Problem] = {}
 
 
-def _made_before(model: bytes, how: tuple[str, bool]) -> Any:
+def _made_before(written: bytes) -> Problem:
     """Return the compiled problem of a model, compiled once in each process."""
-    key = hashlib.sha256(model).hexdigest()
+    key = hashlib.sha256(written).hexdigest()
     if key not in _made:
-        from pymc_privacy.inference import maximum_likelihood as front
-
-        problem = front.make_problem(cloudpickle.loads(model))
-        _made[key] = front.Fitting(problem, *how, tolerance=TOLERANCE, max_sweeps=MOST_SWEEPS)
+        _made[key] = make_problem(cloudpickle.loads(written))
     return _made[key]
 
 
-def refit(fitting: Any, q: np.ndarray, free: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def refit(
+    problem: Problem,
+    q: np.ndarray,
+    free: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    penalised: bool,
+) -> np.ndarray:
     """Return the maximum for the present releases, from where another one was."""
-    problem = fitting.problem
     quick = replace(problem.settings, free=free, near_steps=NEAR_STEPS, check_sweeps=CHECK_SWEEPS)
     climbed = problem.climb(
         [q],
@@ -85,7 +78,7 @@ def refit(fitting: Any, q: np.ndarray, free: np.ndarray, rng: np.random.Generato
         settings=quick,
         tolerance=TOLERANCE,
         max_sweeps=MOST_SWEEPS,
-        penalised=fitting.penalised,
+        penalised=penalised,
     )
     return climbed.ends[0].q
 
@@ -251,7 +244,8 @@ def _simulated_statistic(fit: Any, null_fit: Any, rng: np.random.Generator) -> f
         values = []
         for one, problem in zip((fit, null_fit), problems, strict=True):
             problem.observe(simulated)
-            q = refit(one.fitting, one.q, one.settings.free, rng)
+            how = one.fitting.penalised
+            q = refit(problem, one.q, one.settings.free, rng, penalised=how)
             values.append(problem.value(q, rng, 0.1).value)
     finally:
         for problem, data in zip(problems, before, strict=True):
