@@ -36,6 +36,8 @@ MEMORY = 400
 NEAR, LONGEST = 1.5, 2.0
 # A parameter that is known no better than to so many times its scale is not known.
 UNKNOWN = 30.0
+# A difference of scores that moves the estimate by less than this, in standard errors, is small.
+MATTERS = 0.1
 
 
 class Scores(NamedTuple):
@@ -78,8 +80,6 @@ class Combination(NamedTuple):
     covariance: np.ndarray
     weights: np.ndarray
     """A, by which h - g and balances enter."""
-    disagreement: float
-    """By how many standard errors the means of the two scores differ, at most."""
 
 
 def combine(scores: Scores) -> Combination:
@@ -99,11 +99,9 @@ def combine(scores: Scores) -> Combination:
     weights = regression(scores)
     combined = scores.noncentred - controls @ weights
     draws = len(combined)
-    error = controls.std(axis=0) / math.sqrt(draws)
-    z = np.abs(controls.mean(axis=0)) / np.where(error > 0, error, np.inf)
     spent = 1 - min(controls.shape[1] / draws, 0.5)
     covariance = np.atleast_2d(np.cov(combined.T)) / (draws * spent)
-    return Combination(combined.mean(axis=0), covariance, weights, float(z.max(initial=0.0)))
+    return Combination(combined.mean(axis=0), covariance, weights)
 
 
 def regression(scores: Scores) -> np.ndarray:
@@ -283,8 +281,20 @@ def check(source: Source, q: np.ndarray, settings: Settings) -> Ending:
         information=information,
         sweeps=settings.check_sweeps + NEAR_SWEEPS,
         error=math.nan,
-        disagreement=found.disagreement,
+        disagreement=_disagreement(scores, here),
     )
+
+
+def _disagreement(scores: Scores, here: Metric) -> float:
+    """Return by how many standard errors two scores differ, if that matters for the estimate.
+
+    It does not where what makes the difference is too rare to be seen, as at a boundary.
+    """
+    difference = scores.noncentred - scores.centred
+    mean, error = difference.mean(axis=0), difference.std(axis=0) / math.sqrt(len(difference))
+    if here.length(here.step(mean)) < MATTERS:
+        return 0.0
+    return float(np.max(np.abs(mean) / np.maximum(error, 1e-9 * np.abs(mean)), initial=0.0))
 
 
 class Average(NamedTuple):

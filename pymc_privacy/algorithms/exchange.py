@@ -50,10 +50,11 @@ def exchange(
 
     >>> import numpy as np
     >>> from pymc_privacy.algorithms.noise import noise
-    >>> flat = noise([lambda release, statistic: 0.0], [1.0], [()])
+    >>> from pymc_privacy.mechanisms.laplace import laplace_log_density
+    >>> flat = noise([laplace_log_density], [1.0], [(1e12, 0.0)])
     >>> half, values = np.log([0.5, 0.5]), np.array([[0.0], [1.0]])
     >>> score = np.array([[-2.0], [2.0]])
-    >>> exchange(np.array([0, 1]), values, half, score, noise=flat)
+    >>> exchange(np.array([0, 1]), values, half, score, noise=flat).round(6)
     array([-2.])
     """
     expected = np.empty((len(counts), len(counts)))
