@@ -377,7 +377,7 @@ def balance(
 
 
 @cache
-def _compile_balance(laws: tuple[Law | JointLaw, ...]) -> Callable[..., Any]:
+def _compile_balance(laws: tuple[ReleaseLaw | JointLaw, ...]) -> Callable[..., Any]:
     log_eta = noises.log_density(laws) if laws else _no_release
 
     @jit_with(laws)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_privacy.algorithms.noise import JointLaw, Law, Noise, jit_with, log_density
+from pymc_privacy.algorithms.noise import JointLaw, Noise, ReleaseLaw, jit_with, log_density
 
 
 def exchange(
@@ -72,7 +72,7 @@ def exchange(
 
 
 @cache
-def _compile_odds(laws: tuple[Law | JointLaw, ...]) -> Callable[..., Any]:
+def _compile_odds(laws: tuple[ReleaseLaw | JointLaw, ...]) -> Callable[..., Any]:
     """Compile the probabilities of each value of a record, for one record of each value."""
     log_eta = log_density(laws)
 

@@ -17,7 +17,7 @@ from numba.extending import register_jitable
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
-from pymc_privacy.algorithms.noise import JointLaw, Law, Noise
+from pymc_privacy.algorithms.noise import JointLaw, Noise, ReleaseLaw
 
 # Of the draws of a step, this share must count for the next one.
 LEAST_SHARE = 0.5
@@ -32,14 +32,14 @@ class Value(NamedTuple):
 
 
 @cache
-def _tempered(law: Law) -> Law:
+def _tempered(law: ReleaseLaw) -> ReleaseLaw:
     formula = law.formula
 
     @register_jitable
     def warm(release, statistic, power, *parameters):  # type: ignore[no-untyped-def]
         return power * formula(release, statistic, *parameters)
 
-    return Law(warm, law.parameters + 1)
+    return ReleaseLaw(warm, law.parameters + 1)
 
 
 def can_be_tempered(noise: Noise) -> bool:
@@ -49,7 +49,7 @@ def can_be_tempered(noise: Noise) -> bool:
 
 def tempered(noise: Noise, power: float) -> Noise:
     """Return noise whose log density is that of another one times a power."""
-    laws = tuple(_tempered(law) for law in noise.laws if isinstance(law, Law))
+    laws = tuple(_tempered(law) for law in noise.laws if isinstance(law, ReleaseLaw))
     column = np.full((len(noise.release), 1), float(power))
     return noise._replace(laws=laws, parameters=np.hstack([column, noise.parameters]))
 

@@ -446,7 +446,7 @@ class Imputation:
                 for pair, d, v in zip(columns, release - self._totals, deviation, strict=True)
             ]
             found.append(information_of(slopes, np.array(noise), spread))
-        if not len(slopes) or any(r.scored.database.weights for r in self.records):
+        if not len(slopes) or any(r.scored.database.record_factors for r in self.records):
             own = self._observed_information()
             found = [one + own for one in found]
         if self.penalised:

@@ -282,10 +282,10 @@ def _scored(database: Database, sized: SizedDatabase | None) -> ScoredDatabase:
 
 def _log_weight(database: Database) -> tuple[CompiledCall | None, tuple[str, ...]]:
     """Compile the log of all factors but releases that see a record, one number for each."""
-    if not database.weights:
+    if not database.record_factors:
         return None, ()
     model = database.model
-    total = reduce(pt.add, [by_row(term) for term in log_densities(model, database.weights)])
+    total = reduce(pt.add, [by_row(term) for term in log_densities(model, database.record_factors)])
     inputs = [value for value in model.value_vars if value in set(ancestors([total]))]
     function = compile_graph(inputs, [total.astype("float64")], mode=BY_STRUCTURE)
     function.trust_input = True
@@ -294,7 +294,7 @@ def _log_weight(database: Database) -> tuple[CompiledCall | None, tuple[str, ...
 
 def _few_values(database: Database) -> FewValues | None:
     """Return the values of records that are alike, and known by central releases only."""
-    if database.weights or not database.exchangeable or not database.releases:
+    if database.record_factors or not database.exchangeable or not database.releases:
         return None
     try:
         cells = find_cells(database.records)
