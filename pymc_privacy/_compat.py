@@ -136,6 +136,7 @@ from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.sort import ArgSortOp, SortOp
 from pytensor.tensor.subtensor import (
+    AdvancedIncSubtensor,
     AdvancedSubtensor,
     IncSubtensor,
     Subtensor,
@@ -182,6 +183,7 @@ __all__ = [
     "NUTS",
     "STEP_METHODS",
     "ARange",
+    "AdvancedIncSubtensor",
     "AdvancedSubtensor",
     "Alloc",
     "Apply",

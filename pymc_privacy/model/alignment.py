@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from pymc_privacy._compat import (
+    AdvancedIncSubtensor,
     AdvancedSubtensor,
     Alloc,
     Apply,
@@ -372,3 +373,20 @@ def _written(op: IncSubtensor, node: Apply, states: list[Any]) -> State:
     if not _is_everything(chosen[axis], target.type.shape[axis]):
         return Mixed("records are written into other rows")
     return _together([before, replace(new, axis=axis)], [target, target])
+
+
+@_rule.register
+def _written_at(op: AdvancedIncSubtensor, node: Apply, states: list[Any]) -> State:
+    """Let elements be written at places that are listed."""
+    (target, _, *inputs), (_, new, *places) = node.inputs, states
+    chosen = enumerate(_all_indices(target, inputs, op.idx_list))
+    own = [
+        index
+        for axis, index in chosen
+        if not isinstance(index, slice)
+        and _counted_along(index, target.type.shape[axis]) is not None
+    ]
+    if new is not None and any(places) and not own:
+        # However rare that is, a record is then found in the row of another.
+        return Mixed("records are written at places that records say")
+    return Unknown("elements are written at places that are listed")

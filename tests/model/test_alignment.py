@@ -57,6 +57,7 @@ MIXED = {
     "among each other": table.T @ table,
     "summed by a product": covariate @ table,
     "joined": pt.concatenate([x, x]),
+    "written where records say": pt.set_subtensor(x[pt.switch(x > 30, 0, np.arange(SIZE))], x),
     "outer": pt.outer(x, x),
     "a column of pairs": (x[:, None] - x[None, :])[:, 0],
     "sorted": pt.sort(x),
