@@ -36,6 +36,8 @@ from pymc_privacy.reparameterise.base import SCALED, Reparameterisation, is_rand
 
 # Smaller variates would be zero in floating point: their shares no numbers, their density none.
 _LEAST_LOG = -650.0
+# Above, terms as large as the shape would cancel, and what is left of them be accepted.
+_LARGE = 1e4
 
 
 def _root(u: TensorVariable, shape: TensorVariable) -> TensorVariable:
@@ -67,9 +69,24 @@ def log_weight_of(u: TensorVariable, shape: TensorVariable) -> TensorVariable:
     log_c = pt.log(c)
     density = (3 * shape + 2) * log_c - b * _cubed(c)
     density += (shape + 0.5) * pt.log(b) - pt.gammaln(b)
+    density = pt.switch(b < _LARGE, density, _log_weight_far_out(u, b))
     # Not a number, without such a G, is not larger than anything.
     log_gamma = pt.log(b) + 3 * log_c - u[..., 1] / shape
     return pt.switch(log_gamma > _LEAST_LOG, density, -float("inf"))
+
+
+def _log_weight_far_out(u: TensorVariable, b: TensorVariable) -> TensorVariable:
+    """Return the log density of u where b is large, and terms as large as b log b would cancel.
+
+    With c = 1 + d and Stirling's series it is
+    b (3 log c + 1 - c³) - log c - log(2 pi) / 2 - 1 / (12 b), in which 3 log c + 1 - c³
+    = 3 (log(1 + d) - d) - 3 d² - d³.
+    """
+    d = u[..., 0] / (3 * pt.sqrt(b)) - 1 / (9 * b)
+    series = -d * d * (1 / 2 - d * (1 / 3 - d * (1 / 4 - d * (1 / 5 - d * (1 / 6 - d / 7)))))
+    gap = pt.switch(abs(d) < 1e-3, series, pt.log1p(d) - d)
+    exponent = b * (3 * gap - 3 * d * d - d * d * d)
+    return exponent - pt.log1p(d) - 0.5 * math.log(2 * math.pi) - 1 / (12 * b)
 
 
 _MOST_SHARES = 12

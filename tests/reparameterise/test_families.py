@@ -14,6 +14,7 @@ from pytensor.graph.replace import clone_replace
 from scipy import stats
 
 from pymc_privacy.reparameterise import Reparameterisation, reparameterisation_of, reparameterise
+from pymc_privacy.reparameterise.gamma import log_weight_of
 from tests.stochastic import FALSE_ALARM, assert_mean, seed_of
 
 SIZE = 20_000
@@ -442,3 +443,21 @@ def test_records_come_back_at_extreme_draws_of_the_prior(name, rng):
                 scale = abs(x) + np.max(np.abs([v for v in at if np.isfinite(v)]))
                 assert np.all(abs(back - x)[possible] <= 1e-9 * scale[possible])
     assert compared > 60 * len(x)
+
+
+def weight_of_a_gamma(shape, u):
+    weights = log_weight_of(
+        pt.constant(np.stack([u, np.ones_like(u)], axis=-1)), pt.constant(np.float64(shape))
+    )
+    return weights.eval(mode=PLAIN)
+
+
+def test_the_weight_of_a_gamma_variate_does_not_cancel_far_out():
+    """A shape that a heavy-tailed prior allows must not win by rounding: u is nearly Normal."""
+    u = np.linspace(-4, 4, 9)
+    for exponent in (8, 16, 40, 150, 300):
+        found = weight_of_a_gamma(10.0**exponent, u)
+        np.testing.assert_allclose(found, stats.norm.logpdf(u), atol=3e-3)
+    # And the two ways of writing it meet.
+    below, above = weight_of_a_gamma(9_998.999, u), weight_of_a_gamma(9_999.001, u)
+    np.testing.assert_allclose(below, above, atol=1e-7)
