@@ -29,7 +29,7 @@ from pymc_privacy.functions.generators import with_generator
 from pymc_privacy.functions.numbers import BY_STRUCTURE
 from pymc_privacy.model.points import Layout, Point
 
-MOST_FOLLOWED = 60
+MOST_GUIDED = 60
 # Functions whose first output is a log density.
 _DENSITIES = ("centred", "noncentred", "others", "refresh", "law", "noise")
 
@@ -78,7 +78,7 @@ class ParameterProgram:
 
         With very many parameters the slopes of the statistic would cost more than they gain.
         """
-        return len(self.noise_precision) > 0 and self.size <= MOST_FOLLOWED
+        return len(self.noise_precision) > 0 and self.size <= MOST_GUIDED
 
     @property
     def traits(self) -> Traits:

@@ -221,68 +221,68 @@ def compile_sized_parameters(
     ``refresh`` have more arguments at the end, the least and the largest value of each size,
     and are densities of the real coordinates. ``detail`` and ``carry`` are as there.
     """
-    sizing = SizeCoordinates(model, databases)
-    given_records = density_given_records(model, sizing.databases, parameters, detail=detail)
-    graphs = _graphs_given_records(sizing, parameters, given_records)
+    sizes = SizeCoordinates(model, databases)
+    given_records = density_given_records(model, sizes.databases, parameters, detail=detail)
+    graphs = _graphs_given_records(sizes, parameters, given_records)
     noise_precision = np.empty(0)
-    if carry and (carried := carry_records(model, list(sizing.number_of))):
-        more, noise_precision = _graphs_given_base(model, sizing, parameters, carried, detail)
+    if carry and (carried := carry_records(model, list(sizes.number_of))):
+        more, noise_precision = _graphs_given_base(model, sizes, parameters, carried, detail)
         graphs |= more
     else:
-        graphs |= _graphs_of_fresh_records(model, sizing)
+        graphs |= _graphs_of_fresh_records(model, sizes)
     point = start_of(model)
     program = compile_program(
         model,
-        [*parameters, *sizing.coordinates],
-        list(sizing.arrays.values()),
+        [*parameters, *sizes.coordinates],
+        list(sizes.arrays.values()),
         graphs,
         compile_kwargs,
-        point=point | {v.name: np.zeros(()) for v in sizing.coordinates},
+        point=point | {v.name: np.zeros(()) for v in sizes.coordinates},
         drawing=("base", "refresh"),
     )
-    reads = set(ancestors([given_records.density])) & set(sizing.arrays)
+    reads = set(ancestors([given_records.density])) & set(sizes.arrays)
     return replace(program, noise_precision=noise_precision, has_statistics=not reads)
 
 
 def _graphs_given_records(
-    sizing: SizeCoordinates, parameters: Sequence[Variable], given: CentredDensity
+    sizes: SizeCoordinates, parameters: Sequence[Variable], given: CentredDensity
 ) -> dict[str, Graph]:
     centred = [given.density]
     if parameters and (gradient := gradient_of(given.density, parameters)):
         # Given its records, a size does not move.
-        centred.append(pt.concatenate([*gradient, pt.zeros(len(sizing.databases))]))
-    arrays = list(sizing.arrays.values())
+        centred.append(pt.concatenate([*gradient, pt.zeros(len(sizes.databases))]))
+    arrays = list(sizes.arrays.values())
     return {
-        "statistics": Graph(sizing.written([given.statistics], sizing.existing), arrays),
-        "centred": Graph(sizing.written(centred, sizing.existing), [*arrays, given.totals]),
+        "statistics": Graph(sizes.written([given.statistics], sizes.existing), arrays),
+        "centred": Graph(sizes.written(centred, sizes.existing), [*arrays, given.totals]),
     }
 
 
 def _graphs_given_base(
     model: Model,
-    sizing: SizeCoordinates,
+    sizes: SizeCoordinates,
     parameters: Sequence[Variable],
     carried: CarriedRecords,
     detail: Detail,
 ) -> tuple[dict[str, Graph], np.ndarray]:
     """Return the functions of base variates, and the precision of the releases' noise."""
-    records = sizing.databases
+    records = sizes.databases
     statistics = statistics_given_base(model, records, parameters, carried, detail=detail)
     density = density_given_base(model, records, parameters, carried, statistics, detail=detail)
     misfit, noise_precision = misfit_of_releases(model, statistics)
     longer = {column: column.type(column.name) for column in carried.columns}
-    owners = _owners(carried, sizing.number_of)
-    shorter = {old: sizing.first_rows(new, owners[old]) for old, new in longer.items()}
-    [density] = sizing.written([density], shorter)
+    owners = _owners(carried, sizes.number_of)
+    shorter = {old: sizes.first_rows(new, owners[old]) for old, new in longer.items()}
+    [density] = sizes.written([density], shorter)
     # The move holds the base variates of all rows, also of those that do not exist.
-    [weight] = sizing.written([weight_of_base(parameters, carried, detail=detail)], longer)
+    [weight] = sizes.written([weight_of_base(parameters, carried, detail=detail)], longer)
     columns = list(longer.values())
-    base = sizing.written(carried.base, sizing.arrays)
+    base = sizes.written(carried.base, sizes.arrays)
     graphs = {
-        "base": Graph(base, list(sizing.arrays.values())),
-        "noncentred": Graph([sizing.density(density + weight)], [*columns, *sizing.bounds]),
-        "forward": Graph(sizing.written(carried.values, longer), columns),
-        "released": Graph(sizing.written([misfit], shorter), columns),
+        "base": Graph(base, list(sizes.arrays.values())),
+        "noncentred": Graph([sizes.density(density + weight)], [*columns, *sizes.bounds]),
+        "forward": Graph(sizes.written(carried.values, longer), columns),
+        "released": Graph(sizes.written([misfit], shorter), columns),
     }
     return graphs, noise_precision
 
@@ -297,13 +297,13 @@ def _owners(carried: CarriedRecords, number_of: dict[TensorVariable, int]) -> di
     }
 
 
-def _graphs_of_fresh_records(model: Model, sizing: SizeCoordinates) -> dict[str, Graph]:
-    [others] = sizing.written([density_of_others(model, sizing.databases)], sizing.existing)
-    density, *fresh = sizing.written(fresh_records(model, sizing.databases), {}, limited=True)
-    arrays = list(sizing.arrays.values())
+def _graphs_of_fresh_records(model: Model, sizes: SizeCoordinates) -> dict[str, Graph]:
+    [others] = sizes.written([density_of_others(model, sizes.databases)], sizes.existing)
+    density, *fresh = sizes.written(fresh_records(model, sizes.databases), {}, limited=True)
+    arrays = list(sizes.arrays.values())
     return {
-        "others": Graph([sizing.density(others)], [*arrays, *sizing.bounds]),
-        "refresh": Graph([sizing.density(density), *fresh], sizing.bounds),
+        "others": Graph([sizes.density(others)], [*arrays, *sizes.bounds]),
+        "refresh": Graph([sizes.density(density), *fresh], sizes.bounds),
     }
 
 

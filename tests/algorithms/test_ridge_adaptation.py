@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pymc_privacy.algorithms.adaptation import ridge_adaptation, tuning
+from pymc_privacy.algorithms.adaptation import ridge_adaptation as adaptation
+from pymc_privacy.algorithms.adaptation import tuning
 from tests.stochastic import seed_of
 
 TUNE = 400
@@ -20,11 +21,13 @@ def draw(rng):
     return np.array([(log - 7) ** 2 + rng.normal(0, 0.05), log])
 
 
-def learnt(rng, steps, bends=True):
-    found = ridge_adaptation.init(1, 1)
+def learnt(rng, steps, has_ridge=True):
+    found = adaptation.init(1, 1)
     for _ in range(steps):
         found = found._replace(walk=tuning.rescale(found.walk, 0.4, 0.4))
-        found = ridge_adaptation.learn(found, draw(rng), rng.normal(size=2), 0.3, TUNE, bends=bends)
+        found = adaptation.learn(
+            found, draw(rng), rng.normal(size=2), 0.3, TUNE, has_ridge=has_ridge
+        )
     return found
 
 
@@ -33,20 +36,20 @@ def test_a_curved_ridge_becomes_straight(rng):
     assert found.ridge.curves[0, 0, 0] == pytest.approx(1, abs=0.1)
     # Left is the spread about the curve, a fifteenth of the spread along it.
     assert np.linalg.norm(found.walk.factor[0]) < 0.1
-    assert learnt(rng, 3 * TUNE // 4 + 1, bends=False).walk.factor[0, 0] > 0.2
+    assert learnt(rng, 3 * TUNE // 4 + 1, has_ridge=False).walk.factor[0, 0] > 0.2
 
 
 def test_knots_are_where_the_sizes_are(rng):
     found = learnt(rng, TUNE // 2 + 1)
-    np.testing.assert_allclose(found.knots, 7 + 0.5 * ridge_adaptation.SCORES, atol=0.4)
+    np.testing.assert_allclose(found.knots, 7 + 0.5 * adaptation.SCORES, atol=0.4)
 
 
 def test_knots_are_apart_even_where_a_size_never_moved(rng):
-    found = ridge_adaptation.init(1, 1)
+    found = adaptation.init(1, 1)
     for _ in range(TUNE // 2 + 1):
         found = found._replace(walk=tuning.rescale(found.walk, 0.4, 0.4))
         point = np.array([rng.normal(), 7.0])
-        found = ridge_adaptation.learn(found, point, rng.normal(size=2), 0.3, TUNE, bends=True)
+        found = adaptation.learn(found, point, rng.normal(size=2), 0.3, TUNE, has_ridge=True)
     assert np.all(np.diff(found.knots) > 0)
 
 
@@ -58,7 +61,7 @@ def test_the_last_quarter_of_tuning_keeps_the_ridge_and_learns_what_it_leaves(rn
         # A residual that is wider than a standard normal one, and not centred.
         known = after.proposal.residual
         t = np.linalg.solve(known.factor, rng.normal(1, 3, size=2) - known.centre)
-        after = ridge_adaptation.learn(after, draw(rng), t, 0.3, TUNE, bends=True)
+        after = adaptation.learn(after, draw(rng), t, 0.3, TUNE, has_ridge=True)
     assert after.ridge is before.ridge
     assert after.knots is before.knots
     np.testing.assert_array_equal(after.walk.factor, before.walk.factor)
@@ -69,16 +72,16 @@ def test_the_last_quarter_of_tuning_keeps_the_ridge_and_learns_what_it_leaves(rn
 
 def test_steps_that_are_always_accepted_stay_of_a_length_that_says_something(rng):
     """Drifts become fresh draws; their scale would grow for as long as tuning lasts."""
-    found = ridge_adaptation.init(1, 1)
+    found = adaptation.init(1, 1)
     for _ in range(TUNE):
         found = found._replace(walk=tuning.rescale(found.walk, 1.0, 0.4))
-        found = ridge_adaptation.learn(found, draw(rng), rng.normal(size=2), 1.0, TUNE, bends=True)
+        found = adaptation.learn(found, draw(rng), rng.normal(size=2), 1.0, TUNE, has_ridge=True)
     assert 10 < found.walk.scale < 50
 
 
 def test_where_nothing_moved_nothing_is_learnt():
-    found = ridge_adaptation.init(1, 1)
-    same = ridge_adaptation.learn(found, None, None, np.nan, TUNE, bends=True)
+    found = adaptation.init(1, 1)
+    same = adaptation.learn(found, None, None, np.nan, TUNE, has_ridge=True)
     assert len(same.seen) == 0
     assert not len(same.walk.centre)
     assert same.proposal.accept == 0
@@ -86,15 +89,13 @@ def test_where_nothing_moved_nothing_is_learnt():
 
 def test_without_weights_nothing_guides(rng):
     found = learnt(rng, TUNE // 2)
-    assert not len(ridge_adaptation.reference(found, np.empty(0), leap=True).points)
-    assert not len(
-        ridge_adaptation.reference(ridge_adaptation.init(1, 1), np.ones(3), leap=True).points
-    )
+    assert not len(adaptation.reference(found, np.empty(0), leap=True).points)
+    assert not len(adaptation.reference(adaptation.init(1, 1), np.ones(3), leap=True).points)
 
 
 def test_references_are_on_the_straight_ridge(rng):
     found = learnt(rng, TUNE // 2)
-    reference = ridge_adaptation.reference(found, np.ones(3), leap=True)
+    reference = adaptation.reference(found, np.ones(3), leap=True)
     np.testing.assert_array_equal(reference.points[:, 1], found.knots)
     # The law of the parameter given the size.
     covariance = found.walk.factor @ found.walk.factor.T

@@ -12,7 +12,7 @@ from pymc_privacy.densities import carrying
 from pymc_privacy.errors import CapacityError, CapacityWarning, RecordError
 from pymc_privacy.model.releases import is_release
 from pymc_privacy.reparameterise import Reparameterisation
-from pymc_privacy.targets import birth_death as sizing
+from pymc_privacy.targets import birth_death as targets
 from tests import references
 from tests.references import Release
 from tests.short_runs import SHORT
@@ -340,7 +340,7 @@ def without_the_factor_of_nu(self, density):
 @pytest.mark.slow
 @pytest.mark.usefixtures("the_certificate_is_blind")
 def test_a_missing_jacobian_is_noticed(monkeypatch, request):
-    monkeypatch.setattr(sizing.SizeCoordinates, "density", without_the_factor_of_nu)
+    monkeypatch.setattr(targets.SizeCoordinates, "density", without_the_factor_of_nu)
     model = coins()
     with model:
         step = pmp.BirthDeath()
@@ -352,12 +352,12 @@ def test_a_missing_jacobian_is_noticed(monkeypatch, request):
 @pytest.mark.usefixtures("the_certificate_is_blind")
 def test_a_dropped_release_of_the_size_is_noticed(monkeypatch, request):
     # Geweke's check would not do: without that release the step is right for another model.
-    real = sizing.densities_that_see
+    real = targets.densities_that_see
 
     def but_one(*args, **kwargs):
         return {f: term for f, term in real(*args, **kwargs).items() if f.name != "n_dp"}
 
-    monkeypatch.setattr(sizing, "densities_that_see", but_one)
+    monkeypatch.setattr(targets, "densities_that_see", but_one)
     model = coins()
     pm.set_data({"s_data": 3.2, "n_dp_data": 14.0}, model=model)
     with model:
@@ -453,17 +453,17 @@ def test_a_crude_form_with_its_weight_keeps_the_prior(crude_gammas, request):
 @pytest.mark.usefixtures("the_certificate_is_blind")
 def test_a_weight_of_the_rows_that_exist_alone_is_noticed(crude_gammas, request, monkeypatch):
     """Rows that do not exist are drawn given the parameters, and held while these move."""
-    written = sizing.SizeCoordinates.written
+    written = targets.SizeCoordinates.written
 
     def of_those_that_exist(self, graphs, others, **options):
         if others and not any(new.owner for new in others.values()):
             others = {old: self.first_rows(new, 0) for old, new in others.items()}
         return written(self, graphs, others, **options)
 
-    whole = sizing.weight_of_base
-    monkeypatch.setattr(sizing, "weight_of_base", lambda *a, **k: _marked(whole(*a, **k)))
+    whole = targets.weight_of_base
+    monkeypatch.setattr(targets, "weight_of_base", lambda *a, **k: _marked(whole(*a, **k)))
     monkeypatch.setattr(
-        sizing.SizeCoordinates,
+        targets.SizeCoordinates,
         "written",
         lambda self, graphs, others, **options: (
             of_those_that_exist if any(graph.name == "weight" for graph in graphs) else written

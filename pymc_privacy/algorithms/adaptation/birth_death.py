@@ -168,7 +168,7 @@ def learn(
         info.shift,
         info.leap_accept,
         tune_steps,
-        bends=traits.carries_records,
+        has_ridge=traits.carries_records,
     )
     learnt = learnt._replace(ridge=ridge)
     if traits.is_guided:

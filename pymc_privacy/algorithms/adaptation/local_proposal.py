@@ -90,16 +90,16 @@ def unguided() -> Reference:
 
 
 def learn(
-    walk: Tuning, proposal: LocalProposal, t: np.ndarray, leapt: float, tune_steps: int
+    walk: Tuning, proposal: LocalProposal, t: np.ndarray, leap_accept: float, tune_steps: int
 ) -> tuple[Tuning, LocalProposal]:
     """Learn the parameters' law in the first half of tuning, and what it leaves in the second.
 
-    ``walk`` has seen the last draw already; ``t`` are the coordinates of that draw, and ``leapt``
-    is the acceptance of leaps before it.
+    ``walk`` has seen the last draw already; ``t`` are the coordinates of that draw, and
+    ``leap_accept`` is the acceptance of leaps before it.
     """
     if len(walk.centre):
         walk = tuning.bounded(walk, *SCALES)
-        proposal = follow(proposal, t, leapt, tune_steps // 2)
+        proposal = follow(proposal, t, leap_accept, tune_steps // 2)
     if walk.iteration > tune_steps // 2:
         return walk, proposal
     learnt = tuning.learn_factor_in_time(walk, tune_steps)
@@ -108,14 +108,16 @@ def learn(
     return learnt, proposal
 
 
-def follow(proposal: LocalProposal, t: np.ndarray, leapt: float, tune_steps: int) -> LocalProposal:
+def follow(
+    proposal: LocalProposal, t: np.ndarray, leap_accept: float, tune_steps: int
+) -> LocalProposal:
     """Learn what is left of the parameters' law from the t of one draw.
 
-    ``leapt`` is the acceptance of leaps before it.
+    ``leap_accept`` is the acceptance of leaps before it.
     """
     return LocalProposal(
         _learn_residual(proposal.residual, t, tune_steps),
-        proposal.accept + _MEMORY * (leapt - proposal.accept),
+        proposal.accept + _MEMORY * (leap_accept - proposal.accept),
     )
 
 

@@ -51,10 +51,10 @@ def learn(
     known: RidgeAdaptation,
     q: np.ndarray | None,
     t: np.ndarray | None,
-    leapt: float,
+    leap_accept: float,
     tune_steps: int,
     *,
-    bends: bool,
+    has_ridge: bool,
 ) -> RidgeAdaptation:
     """Learn ridge and law, and in the last quarter of tuning what they leave.
 
@@ -64,30 +64,30 @@ def learn(
         Its walk has been rescaled already.
     q
         Parameters and logs of the sizes; None where there are no records.
-    t, leapt
+    t, leap_accept
         The coordinates of `algorithms.proposals.leaps` before, and the acceptance of leaps;
         None where nothing was moved by them.
     tune_steps
-    bends
+    has_ridge
         Whether a ridge may be curved.
     """
     if q is not None:
         known = known._replace(seen=np.concatenate([known.seen, q[None]]))
     if t is not None and len(known.knots):
         walk = tuning.bounded(known.walk, *local_proposal.SCALES)
-        proposal = local_proposal.follow(known.proposal, t, leapt, tune_steps // 4)
+        proposal = local_proposal.follow(known.proposal, t, leap_accept, tune_steps // 4)
         known = known._replace(walk=walk, proposal=proposal)
     if shape_is_learnt(known, tune_steps) or not tuning.at_milestone(known.walk, tune_steps):
         return known
-    return _learn_shape(known, bends)
+    return _learn_shape(known, has_ridge)
 
 
-def _learn_shape(known: RidgeAdaptation, bends: bool) -> RidgeAdaptation:
+def _learn_shape(known: RidgeAdaptation, has_ridge: bool) -> RidgeAdaptation:
     """Take ridge and covariance from the later half of what was seen."""
     later = known.seen[len(known.seen) // 2 :]
     sizes = known.ridge.curves.shape[1]
     curve = known.ridge
-    if bends:
+    if has_ridge:
         curve = ridge.learn(later, sizes)
         later = ridge.straightened(later, curve)
     walk = tuning.learn_factor(tuning.observed(known.walk, later), forget=True)
