@@ -32,7 +32,6 @@ from pymc_privacy.algorithms import noise as noises
 from pymc_privacy.algorithms import record_sweep
 from pymc_privacy.algorithms.adaptation.ridge import bend
 from pymc_privacy.algorithms.interweave import (
-    SHORT_STEP,
     Info,
     State,
     acceptance,
@@ -43,6 +42,7 @@ from pymc_privacy.algorithms.interweave import (
     came_back,
     centred_move,
     forward,
+    length_of_step,
     number_or_never,
     others,
     refresh,
@@ -537,7 +537,7 @@ def sized_refreshes(rng, state, held, settings, data):
         given = held + records + settings.bounds + data.others
         now = number_or_never(others(q, *given)[0].item())
     for step in range(steps):
-        proposal = stepped(rng, q, factor, scale * SHORT_STEP if step % 4 == 3 else scale)
+        proposal = stepped(rng, q, factor, length_of_step(scale, step))
         fresh = refresh(rng, proposal, *(held + settings.bounds + data.refresh))
         then = fresh[0].item()
         accept += acceptance(then - now)

@@ -39,9 +39,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_privacy.algorithms.interweave import (
-    SHORT_STEP,
     Move,
     acceptance,
+    length_of_step,
     number_or_never,
     stepped,
     trajectory,
@@ -219,7 +219,7 @@ def counted_walk(rng, q, counts, cells, move, given, noise):
     now = number_or_never(now)
     accept = 0.0
     for step in range(steps):
-        proposal = stepped(rng, q, factor, scale * SHORT_STEP if step % 4 == 3 else scale)
+        proposal = stepped(rng, q, factor, length_of_step(scale, step))
         density, there = law(proposal, *given)
         # Outside the support there are no probabilities to couple.
         if not density.item() > -np.inf:

@@ -204,6 +204,12 @@ def number_or_never(log_density):
 
 
 @compiled
+def length_of_step(scale, step):
+    """Return how far a walk goes: every fourth step is short, for where the length does not fit."""
+    return scale * SHORT_STEP if step % 4 == 3 else scale
+
+
+@compiled
 def stepped(rng, q, factor, length):
     """Return q + length L e, with e standard normal."""
     proposal = copied(q)
@@ -220,7 +226,7 @@ def walk(rng, q, move, arguments):
     now = number_or_never(log_density(q, *arguments)[0].item())
     accept = 0.0
     for step in range(steps):
-        proposal = stepped(rng, q, factor, scale * SHORT_STEP if step % 4 == 3 else scale)
+        proposal = stepped(rng, q, factor, length_of_step(scale, step))
         then = log_density(proposal, *arguments)[0].item()
         accept += acceptance(then - now)
         # Not a number, outside the support, is never accepted.
@@ -307,7 +313,7 @@ def refreshed_moves(rng, state, held, settings, data):
     if steps:
         now = number_or_never(others(q, *(held + records + data.others))[0].item())
     for step in range(steps):
-        proposal = stepped(rng, q, factor, scale * SHORT_STEP if step % 4 == 3 else scale)
+        proposal = stepped(rng, q, factor, length_of_step(scale, step))
         fresh = refresh(rng, proposal, *(held + data.refresh))
         then = fresh[0].item()
         accept += acceptance(then - now)

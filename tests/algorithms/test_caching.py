@@ -146,7 +146,7 @@ def test_a_callee_of_a_callee_is_noticed(monkeypatch):
 
 def test_a_value_of_a_module_is_noticed(monkeypatch):
     before = fingerprint(leaps.guided_walk)
-    monkeypatch.setattr(leaps, "SHORT_STEP", 0.3)
+    monkeypatch.setattr(interweave, "SHORT_STEP", 0.3)
     assert fingerprint(leaps.guided_walk) != before
     table = fingerprint(counts.tails)
     monkeypatch.setattr(counts, "_NODES", counts._NODES * (1 + 1e-15))

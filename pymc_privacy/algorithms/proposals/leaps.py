@@ -28,7 +28,6 @@ from typing import Any
 import numpy as np
 
 from pymc_privacy.algorithms.interweave import (
-    SHORT_STEP,
     Info,
     Move,
     State,
@@ -39,6 +38,7 @@ from pymc_privacy.algorithms.interweave import (
     came_back,
     centred_move,
     forward,
+    length_of_step,
     log_density,
     noncentred_move,
     number_or_never,
@@ -202,7 +202,7 @@ def guided_walk(rng, q, frame, scale, steps, leaps, arguments):
     accepted, offered = np.zeros(3), np.zeros(3)
     for step in range(steps):
         kind = _TURNS[step % 4] if leaps else DRIFT
-        length = scale * SHORT_STEP if offered[DRIFT] % 4 == 3 else scale
+        length = length_of_step(scale, offered[DRIFT])
         if not leaps:
             there, log_ratio = propose_step(rng, here, length)
         elif kind == LEAP:
