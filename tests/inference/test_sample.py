@@ -295,7 +295,7 @@ def test_stopping_returns_the_draws_so_far_or_says_that_there_are_none(after, mo
     steps, whole = iter(range(1000)), pmp.Interweave.step
 
     def step(self, point):
-        if next(steps) == after + 1:  # one iteration was made to compile, and forgotten
+        if next(steps) == after:
             raise KeyboardInterrupt
         return whole(self, point)
 
