@@ -38,6 +38,10 @@ NEAR, LONGEST = 1.5, 2.0
 UNKNOWN = 30.0
 # A difference of scores that moves the estimate by less than this, in standard errors, is small.
 MATTERS = 0.1
+# What is further apart than this, in the scale of a parameter, is not averaged.
+APART = 3.0
+# A spread of so many scales of Laplace noise makes it all but Normal.
+WIDE = 30.0
 
 
 class Scores(NamedTuple):
@@ -128,10 +132,14 @@ def laplace_weight(distance: np.ndarray, spread: np.ndarray, scale: np.ndarray) 
     array([0.0625])
     """
     spread = np.maximum(spread, 1e-6 * scale)
+    normal = 1 / (spread**2 + 2 * scale**2)
     distance = np.maximum(np.abs(distance), 1e-3 * spread)
     lower = log_ndtr((distance - spread**2 / scale) / spread) - distance / scale
     upper = log_ndtr(-(distance + spread**2 / scale) / spread) + distance / scale
-    return np.tanh((lower - upper) / 2) / (scale * distance)
+    # Noise that is much narrower than the spread hardly shows, and is lost in rounding.
+    return np.where(
+        spread > WIDE * scale, normal, np.tanh((lower - upper) / 2) / (scale * distance)
+    )
 
 
 @dataclass(frozen=True)
@@ -294,7 +302,9 @@ def _disagreement(scores: Scores, here: Metric) -> float:
     mean, error = difference.mean(axis=0), difference.std(axis=0) / math.sqrt(len(difference))
     if here.length(here.step(mean)) < MATTERS:
         return 0.0
-    return float(np.max(np.abs(mean) / np.maximum(error, 1e-9 * np.abs(mean)), initial=0.0))
+    seen = mean != 0
+    z = np.abs(mean[seen]) / np.maximum(error[seen], 1e-9 * np.abs(mean[seen]))
+    return float(np.max(z, initial=0.0))
 
 
 class Average(NamedTuple):
@@ -323,7 +333,16 @@ def average(
 def agree(a: np.ndarray, b: np.ndarray, information: Information, settings: Settings) -> bool:
     """Tell whether two ends are nearer to each other than two standard errors or so."""
     here = metric(information, settings)
-    return here.length((a - b)[settings.free]) < 1.0 + 0.5 * math.sqrt(len(settings.free))
+    near = here.length((a - b)[settings.free]) < 1.0 + 0.5 * math.sqrt(len(settings.free))
+    return near and are_close(a, b, settings)
+
+
+def are_close(a: np.ndarray, b: np.ndarray, settings: Settings) -> bool:
+    """Tell whether two points are close on the scale of the parameters, flat or not.
+
+    Where the likelihood is level, standard errors say that everything is near.
+    """
+    return bool(np.all(np.abs(a - b) < APART * settings.scale))
 
 
 def _of(scores: Scores, free: np.ndarray) -> Scores:

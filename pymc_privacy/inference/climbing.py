@@ -299,7 +299,8 @@ def _merged(
         for k, other in enumerate(kept):
             far = here.length((end.q - other.q)[settings.free])
             error = math.hypot(end.error, other.error) * math.sqrt(len(settings.free))
-            if far < 0.3 + 4 * error:
+            close = ascent.are_close(end.q, other.q, settings)
+            if close and far < 0.3 + 4 * error:
                 place.append(k)
                 kept[k] = min(end, other, key=lambda one: one.distance)
                 break

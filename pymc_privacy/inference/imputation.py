@@ -447,7 +447,10 @@ class Imputation:
             ]
             found.append(information_of(slopes, np.array(noise), spread))
         if not len(slopes) or any(r.scored.database.record_factors for r in self.records):
-            own = self._observed_information()
+            own = self._observed_information(np.arange(self._q.size))
+            found = [one + own for one in found]
+        elif len(places := self._of_sizes()):
+            own = self._observed_information(places)
             found = [one + own for one in found]
         if self.penalised:
             found = [one + self._curvature_of_prior() for one in found]
@@ -492,15 +495,32 @@ class Imputation:
             columns.append((down - up) / (2 * step.sum()))
         return _definite(np.array(columns))
 
-    def _observed_information(self) -> np.ndarray:
-        """Return the complete information less what is missing, and never much too little."""
-        complete = self.complete_information()
-        missing = np.atleast_2d(np.cov(np.concatenate(self._centred).T))
+    def _of_sizes(self) -> np.ndarray:
+        """Return the coordinates of parameters of the laws of sizes."""
+        names = {name for records in self.records for name in records.scored.log_size_inputs}
+        program = self.program
+        owners = [
+            name
+            for name, shape in zip(program.parameters, program.shapes, strict=True)
+            for _ in range(math.prod(shape))
+        ]
+        return np.flatnonzero([name in names for name in owners])
+
+    def _observed_information(self, places: np.ndarray) -> np.ndarray:
+        """Return the complete information less what is missing, and never much too little.
+
+        Of some coordinates, given the others; that of the others is left at zero.
+        """
+        whole = np.zeros((self._q.size,) * 2)
+        among = np.ix_(places, places)
+        complete = self.complete_information()[among]
+        missing = np.atleast_2d(np.cov(np.concatenate(self._centred).T))[among]
         root = np.linalg.cholesky(complete + 1e-12 * np.eye(len(complete)))
         half = np.linalg.solve(root, np.linalg.solve(root, missing).T)
         share, axes = np.linalg.eigh((half + half.T) / 2)
         known = np.maximum(1 - share, _LEAST_SHARE)
-        return root @ (axes * known) @ axes.T @ root.T
+        whole[among] = root @ (axes * known) @ axes.T @ root.T
+        return whole
 
     def _curvature_of_prior(self) -> np.ndarray:
         held, q = self._held(), self._q

@@ -65,7 +65,8 @@ class LikelihoodFit:
     at_boundary : tuple of str
         Parameters toward whose bound, or toward infinity, the likelihood does not fall.
     unidentified : tuple of str
-        Parameters that can be moved either way without a fall of the likelihood.
+        Parameters that can be moved either way without a fall of the likelihood; their estimate
+        is nan.
     starts : tuple of Start
         Each start and where it has come to.
     maxima : tuple of Maximum

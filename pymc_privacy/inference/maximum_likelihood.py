@@ -232,6 +232,8 @@ class Pushed(NamedTuple):
     """Parameters that the releases leave open."""
 
     q: np.ndarray
+    inside: np.ndarray
+    """Where they were before."""
     at_boundary: tuple[str, ...]
     unidentified: tuple[str, ...]
     fixed: np.ndarray
@@ -289,18 +291,21 @@ class Fitting:
 
     def natural(self, q: np.ndarray, pushed: Pushed) -> dict[str, np.ndarray]:
         """Return parameters as they were written, those at a boundary on it."""
-        if not len(pushed.fixed):
-            return self.problem.natural(q)
         there = q.copy()
-        lower, upper = self.problem.settings.bounds
-        centre = (lower[pushed.fixed] + upper[pushed.fixed]) / 2
-        centre = np.where(np.isfinite(centre), centre, 0.0)
-        there[pushed.fixed] = np.sign(q[pushed.fixed] - centre) * 1000.0
+        # Coordinates of a common constraint cannot go to infinity one by one.
+        alone = [k for k in pushed.fixed if self._name(k) == self.problem.coordinates[k]]
+        furthest = np.where(self.problem.is_transformed[alone], 1000.0, np.inf)
+        there[alone] = np.sign(pushed.q[alone] - pushed.inside[alone]) * furthest
         found, inside = self.problem.natural(there), self.problem.natural(q)
-        return {
-            name: value if not np.isnan(value).any() else inside[name]
+        found = {
+            name: np.array(inside[name] if np.isnan(value).any() else value, dtype=float)
             for name, value in found.items()
         }
+        for name in pushed.unidentified:
+            owner, _, place = name.partition("[")
+            index = tuple(map(int, place.rstrip("]").split(", "))) if place else ...
+            found[owner][index] = np.nan
+        return found
 
     def climb(
         self,
@@ -372,7 +377,7 @@ class Fitting:
         unidentified: list[str] = []
         fixed: list[int] = []
         if self.penalised or not (self.method == "score" or self._is_converged(end)):
-            return Pushed(out, (), (), np.array([], dtype=int))
+            return Pushed(out, end.q, (), (), np.array([], dtype=int))
         for k in np.flatnonzero(deviation > WEAK * settings.scale):
             levels = {side: self._level(out, int(k), side, fixed, rng) for side in (1.0, -1.0)}
             open_ends = [side for side, there in levels.items() if there is not None]
@@ -385,6 +390,7 @@ class Fitting:
                 out = np.array(levels[open_ends[0]])
         return Pushed(
             out,
+            end.q,
             tuple(dict.fromkeys(boundary)),
             tuple(dict.fromkeys(unidentified)),
             np.array(fixed, dtype=int),

@@ -25,7 +25,13 @@ def with_settable_data(model: Model) -> tuple[Model, Settable]:
     >>> float(twin.rvs_to_values[twin["y"]].eval()), float(model.rvs_to_values[y].eval())
     (3.0, 2.0)
     """
-    twin = clone_model(model)
+    given = dict(model.rvs_to_initial_values)
+    try:
+        # A model with initial values cannot be copied; a copy has no need of them.
+        model.rvs_to_initial_values.update(dict.fromkeys(given))
+        twin = clone_model(model)
+    finally:
+        model.rvs_to_initial_values.update(given)
     data: Settable = {}
     for rv in twin.observed_RVs:
         value = twin.rvs_to_values[rv]

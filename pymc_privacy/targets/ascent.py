@@ -26,6 +26,7 @@ import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
     INTERPRETED,
+    MixtureRV,
     Model,
     TensorVariable,
     Variable,
@@ -182,7 +183,10 @@ def _compile_scores(
         "apart": Graph([_of_neither(model, databases).astype("float64")]),
         "penalty": Graph([penalty, *_slope(penalty, parameters)]),
     }
-    smooth = all(np.dtype(rv.dtype).kind == "f" for rv in records)
+    # Of a mixture, the component that base variates choose jumps as its weights move.
+    smooth = all(
+        np.dtype(rv.dtype).kind == "f" and not isinstance(rv.owner.op, MixtureRV) for rv in records
+    )
     precision = np.empty(0)
     if carry and smooth and (carried := carry_records(model, records)) is not None:
         more, precision = _graphs_given_base(model, parameters, databases, carried, values, detail)

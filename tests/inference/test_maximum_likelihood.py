@@ -446,3 +446,56 @@ def test_fits_of_other_releases_are_not_compared(request):
     other = fitted(coins(), seed_of(request), starts=1)
     with pytest.raises(ArgumentError, match="same releases"):
         pmp.likelihood_ratio(moments_fit(), other)
+
+
+# Models of other kinds, each with an answer that is known roughly.
+def shares(release):
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.ones(3))
+        x = pm.Categorical("x", w, shape=300)
+        cells = pt.stack([pt.eq(x, k) for k in range(3)], axis=1).astype("float64")
+        pmp.Privatized("s", cells, pmp.Laplace(scale=4.0), observed=release)
+    return model
+
+
+def test_shares_sum_to_one_and_may_be_zero(request):
+    fit = fitted(shares([100.0, 150.0, 52.0]), seed_of(request))
+    assert np.allclose(fit.estimate["w"], [0.331, 0.497, 0.172], atol=0.01)
+    fit = fitted(shares([130.0, 180.0, -12.0]), seed_of(request), starts=2)
+    assert fit.at_boundary == ("w",)
+    assert np.allclose(fit.estimate["w"], [0.417, 0.583, 0.0], atol=0.01)
+
+
+def test_the_parameter_of_a_size_is_estimated_with_the_others(request):
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", 2, 0.01)
+        mu = pm.Normal("mu", 0, 3)
+        n = pm.Poisson("n", rate)
+        x = pmp.Records("x", pm.Normal.dist(mu, 1.0), size=n, capacity=800)
+        pmp.Privatized("s", x.clip(-5, 5), pmp.Laplace(scale=5.0), observed=210.0)
+        pmp.Privatized("n_dp", n, pmp.Laplace(scale=5.0), observed=203.0)
+    fit = fitted(model, seed_of(request), starts=2)
+    # A tenth of the standard errors, which are about 16 and 0.09.
+    assert float(fit.estimate["rate"]) == pytest.approx(203.0, abs=1.6)
+    assert float(fit.estimate["mu"]) == pytest.approx(210 / 203, abs=0.01)
+
+
+def test_mixtures_have_no_slope_at_fixed_base_variates(request):
+    with pm.Model() as model:
+        w = pm.Beta("w", 1, 1)
+        parts = [pm.Normal.dist(-2, 1), pm.Normal.dist(2, 1)]
+        x = pm.Mixture("x", pt.stack([w, 1 - w]), parts, shape=200)
+        pmp.Privatized("s", x.clip(-5, 5), pmp.Laplace(scale=10.0), observed=100.0)
+    fit = fitted(model, seed_of(request), starts=2)
+    assert float(fit.estimate["w"]) == pytest.approx(0.375, abs=0.01)
+
+
+def test_initial_values_of_a_model_are_left_alone(request):
+    ordered = pm.distributions.transforms.ordered
+    with pm.Model() as model:
+        mu = pm.Normal("mu", [-1.0, 1.0], 2, transform=ordered, initval=[-1.0, 1.0])
+        x = pm.Normal("x", mu, 1.0, shape=(200, 2))
+        pmp.Privatized("s", x.clip(-5, 5), pmp.Laplace(scale=5.0), observed=[-150.0, 220.0])
+    fit = fitted(model, seed_of(request), starts=2)
+    assert np.allclose(fit.estimate["mu"], [-0.75, 1.1], atol=0.01)
+    assert model.rvs_to_initial_values[model["mu"]] is not None
