@@ -13,12 +13,11 @@ from pymc_privacy.algorithms import birth_death
 from pymc_privacy.algorithms.adaptation import birth_death as adaptation
 from pymc_privacy.algorithms.adaptation.interweave import give_up, learn_curvature
 from pymc_privacy.algorithms.adaptation.memo import Memo
-from pymc_privacy.algorithms.interweave import Info, State, data_of
+from pymc_privacy.algorithms.interweave import Info, State
 from pymc_privacy.certificate.base import Comparison, certified
 from pymc_privacy.certificate.certifier import LEVELS, Certifier, a_step_away, after_tuning
 from pymc_privacy.certificate.counts import compare_jumps, compare_sized
 from pymc_privacy.errors import RecordError
-from pymc_privacy.functions.calls import DirectCall
 from pymc_privacy.model.database import check_locality
 from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.points import Point
@@ -30,7 +29,7 @@ from pymc_privacy.targets.birth_death import (
     SizeTarget,
     compile_sized_parameters,
     find_sized_databases,
-    jitted_sized_moves,
+    moves_of,
 )
 
 JUMPS = 8
@@ -176,7 +175,7 @@ class BirthDeath(Courier):
             jumps=-1 if single else jumps,
         )
         self._settings = Memo(adaptation.settings)
-        self._moves: DirectCall | None = None
+        self._moves: Any = None
         self._warned = False
         self._compile(model)
 
@@ -194,6 +193,8 @@ class BirthDeath(Courier):
     def forget(self) -> None:
         """Read data anew, and warn again."""
         self._warned = False
+        if self._moves is not None:
+            self._moves.forget()
         for size in self._target.sizes:
             size.forget()
 
@@ -251,12 +252,11 @@ class BirthDeath(Courier):
                 self.learnt, plan.moves.traits, q, lambda: program.given_records(q, held, arrays)
             )
         if self._moves is None:
-            self._moves = DirectCall(jitted_sized_moves(program))
-        settings = self._settings(self.learnt, plan, holds_sizes)._replace(bounds=bounds)
+            self._moves = moves_of(program)
+        settings = self._settings(self.learnt, plan, holds_sizes)
         if not carries:
             settings = settings._replace(noncentred=settings.noncentred._replace(steps=0))
-        state, data = State(q, arrays), data_of(program.data())
-        state, info = self._moves(self.rng, state, held, settings, data)
+        state, info = self._moves(self.rng, State(q, arrays), held, settings, bounds)
         if not plan.moves.centred_steps:
             info = info._replace(centred_accept=math.nan)
         records = target.write(point, state.q, state.records)

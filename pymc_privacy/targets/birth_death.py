@@ -25,6 +25,7 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.algorithms import birth_death
 from pymc_privacy.algorithms.birth_death import LARGEST_LOG
+from pymc_privacy.algorithms.interweave import Info, State, data_of
 from pymc_privacy.algorithms.noise import Noise
 from pymc_privacy.densities.carrying import CarriedRecords, carry_records
 from pymc_privacy.densities.noise import noise_of
@@ -39,7 +40,7 @@ from pymc_privacy.densities.parameters import (
     weight_of_base,
 )
 from pymc_privacy.errors import RecordError
-from pymc_privacy.functions.calls import CompiledCall
+from pymc_privacy.functions.calls import CompiledCall, DirectCall
 from pymc_privacy.model.database import Database, find_databases
 from pymc_privacy.model.exact_length import with_exact_length
 from pymc_privacy.model.factors import densities_that_see
@@ -53,6 +54,7 @@ from pymc_privacy.targets.base import (
     gradient_of,
     jitted_functions,
 )
+from pymc_privacy.targets.by_address import MovesByAddress
 from pymc_privacy.targets.interweave import misfit_of_releases
 from pymc_privacy.targets.record_sweep import compile_records
 
@@ -499,7 +501,38 @@ class SizedTarget:
         return point | {log_name(size.size): np.zeros(()) for size in self.sizes}
 
 
-def jitted_sized_moves(program: ParameterProgram) -> Any:
-    """Compile the moves of parameters and sizes into a single jitted call."""
-    jitted, remember = jitted_functions(program)
-    return birth_death.compile_moves(jitted, gradients=program.gradients, remember=remember)
+class MovesOfFreshRecords:
+    """Moves of parameters and sizes with records that are drawn afresh, for one model.
+
+    These have as many rows as are proposed, another number each time, so that functions which draw
+    them are not called by address but compiled into the moves.
+    """
+
+    def __init__(self, program: ParameterProgram):
+        self._program = program
+        jitted, remember = jitted_functions(program)
+        self._moves = DirectCall(
+            birth_death.compile_moves(jitted, gradients=program.gradients, remember=remember)
+        )
+
+    def forget(self) -> None:
+        """Do nothing: data are read at every call."""
+
+    def __call__(
+        self,
+        rng: np.random.Generator,
+        state: State,
+        held: tuple[np.ndarray, ...],
+        settings: birth_death.Settings,
+        bounds: tuple[np.ndarray, ...],
+    ) -> tuple[State, Info]:
+        """Move as `by_address.MovesByAddress` does."""
+        data = data_of(self._program.data())
+        return self._moves(rng, state, held, settings._replace(bounds=bounds), data)
+
+
+def moves_of(program: ParameterProgram) -> MovesByAddress | MovesOfFreshRecords:
+    """Return the compiled moves of parameters and sizes."""
+    if program.interweaves:
+        return MovesByAddress(program, birth_death)
+    return MovesOfFreshRecords(program)

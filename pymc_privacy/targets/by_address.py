@@ -16,7 +16,7 @@ import numpy as np
 from numba import carray, cfunc, typeof, types
 
 from pymc_privacy._compat import CACHED_SRC_FUNCTIONS
-from pymc_privacy.algorithms import count_states, interweave
+from pymc_privacy.algorithms import birth_death, count_states, interweave
 from pymc_privacy.algorithms.machine_code import by_address
 from pymc_privacy.algorithms.machine_code.binding import Remember
 from pymc_privacy.algorithms.machine_code.by_address import FREE, pointer
@@ -37,7 +37,7 @@ _READS = {
     "statistics": ("held", "records"),
     "centred": ("held", "records", "totals", "counts"),
     "base": ("held", "records"),
-    "noncentred": ("held", "u"),
+    "noncentred": ("held", "u", "bounds"),
     "forward": ("held", "u"),
     "released": ("held", "u"),
     "others": ("held", "records"),
@@ -57,31 +57,46 @@ def put(out, first, part):  # type: ignore[no-untyped-def]
     return first
 
 
+@compiled
+def take(record, first, vector):  # type: ignore[no-untyped-def]
+    """Fill an array from the numbers of a vector; return where the next ones stand."""
+    for i in range(record.size):
+        record[i] = vector[first + i]
+    return first + record.size
+
+
 class MovesByAddress:
-    """The moves of `interweave` or `leaps` for the functions of one model.
+    """The moves of `interweave`, `leaps` or `birth_death` for the functions of one model.
 
     Parameters
     ----------
     program : ParameterProgram
+    template : module, optional
+        By default one of the first two, according to the program.
     """
 
-    def __init__(self, program: ParameterProgram):
+    def __init__(self, program: ParameterProgram, template: Any = None):
         self._program = program
-        template = leaps if program.is_guided else interweave
+        template = template or (leaps if program.is_guided else interweave)
         functions = {name: by_address.FUNCTIONS[name] for name in program.functions}
+        self._moves_records_first = template is birth_death
+        if self._moves_records_first:
+            functions["statistics"] = by_address.statistics_where_they_are
         self._moves = once_for_all(
             lambda remember: template.compile_moves(
                 functions, gradients=program.gradients, remember=remember
             )
         )
         self._records: _Records | None = None
+        self._wrappers: dict[str, Any] = {}
 
     def forget(self) -> None:
         """Read all data again: they may have been changed in place."""
         if self._records is not None:
             self._memory.forget()
 
-    def _lay_out(self, q: np.ndarray, held: tuple, records: tuple) -> None:
+    def _lay_out(self, q: np.ndarray, held: tuple, records: tuple, bounds: tuple) -> None:
+        is_first = self._records is None
         self._records = _Records(records)
         results = _results(self._program, q, held, records)
         lengths = dict.fromkeys(self._program.gradients, q.size)
@@ -89,26 +104,39 @@ class MovesByAddress:
         lengths["released"] = len(self._program.noise_precision)
         outs = {name: np.empty(size) for name, size in lengths.items()}
         [outs["statistics"]] = results["totals"]
-        arrays = {"records": self._records.typed, **results}
-        self._memory = _Memory(self._program, q, held, arrays, outs)
-        self._records.copy_in(records)
-        self._memory.certify(held, dict.fromkeys(self._program.functions, q))
+        arrays = {"records": self._records.typed, "bounds": list(map(np.array, bounds)), **results}
+        self._memory = _Memory(
+            self._program,
+            q,
+            held,
+            arrays,
+            outs,
+            wrappers=self._wrappers,
+            keeps_records=self._moves_records_first,
+        )
+        if is_first:
+            self._records.copy_in(records)
+            self._memory.certify(held, dict.fromkeys(self._program.functions, q))
 
     def __call__(
         self,
         rng: np.random.Generator,
         state: interweave.State,
         held: tuple[np.ndarray, ...],
-        settings: interweave.Settings,
+        settings: interweave.Settings | birth_death.Settings,
+        bounds: tuple[np.ndarray, ...] = (),
     ) -> tuple[interweave.State, interweave.Info]:
-        """Move the parameters, and the records with them; arguments are those of the templates."""
+        """Move the parameters, and the records with them; arguments are those of the templates.
+
+        Records may have other lengths than before; ``bounds`` are those of their random numbers.
+        """
         q, records = state
         if self._records is None or not self._records.fit(records):
-            self._lay_out(q, held, records)
+            self._lay_out(q, held, records, bounds)
         memory, own = self._memory, self._records
         assert own is not None  # laid out above
         own.copy_in(records)
-        data = interweave.data_of(memory.addresses(held))
+        data = interweave.data_of(memory.addresses(held, bounds))
         state, info = self._moves(rng, interweave.State(q, (own.flat,)), (), settings, data)
         memory.raise_error(rng)
         [flat] = state.records
@@ -236,6 +264,10 @@ class _Memory:
         What functions fill, where that is not empty.
     first
         The first argument of functions for which it is not q.
+    wrappers
+        What was compiled for arrays of the same kinds, if of other lengths; it is added to.
+    keeps_records
+        Whether records that moved are kept before sums over them are asked for.
     """
 
     def __init__(
@@ -247,6 +279,8 @@ class _Memory:
         outs: Mapping[str, np.ndarray],
         *,
         first: Mapping[str, np.ndarray] | None = None,
+        wrappers: dict[str, Any] | None = None,
+        keeps_records: bool = False,
     ):
         self._program, self._names = program, list(program.functions)
         self._arrays = {"held": [np.array(value) for value in held], **arrays}
@@ -254,7 +288,8 @@ class _Memory:
         # Which function has failed, counted from 1, and at which first argument.
         self._failure = np.zeros(1, dtype=np.int64)
         self._failed = {name: np.empty_like((first or {}).get(name, q)) for name in self._names}
-        self._wrappers: dict[str, Any] = {}
+        self._wrappers = {} if wrappers is None else wrappers
+        self._keeps_records = keeps_records
         # Of data that can be set anew; numbers stay what they are.
         self._containers = [
             container
@@ -263,23 +298,44 @@ class _Memory:
         ]
         self._data: list[np.ndarray] = []
         self._laid_out: list[tuple[np.ndarray, list[np.ndarray]]] = []
-        self._addresses: dict[str, tuple[int]] = {}
+        self._addresses: dict[str, tuple[int, ...]] = {}
 
-    def addresses(self, held: tuple[np.ndarray, ...]) -> dict[str, tuple[int]]:
-        """Return where the contexts of all functions begin; data may have been set anew."""
-        for own, value in zip(self._arrays["held"], held, strict=True):
-            own[...] = value
+    def addresses(
+        self, held: tuple[np.ndarray, ...], bounds: tuple[np.ndarray, ...] = ()
+    ) -> dict[str, tuple[int, ...]]:
+        """Return where the contexts of all functions begin; data may have been set anew.
+
+        Before that of the statistics, where records move first, stands that of what keeps these.
+        """
+        for name, values in (("held", held), ("bounds", bounds)):
+            for own, value in zip(self._arrays.get(name, ()), values, strict=True):
+                own[...] = value
         data = [container.storage[0] for container in self._containers]
         if not self._addresses or any(a is not b for a, b in zip(data, self._data, strict=True)):
             self._data = data
             self._laid_out = [self._lay_out(k, name) for k, name in enumerate(self._names, 1)]
             contexts = [(context.ctypes.data,) for context, _ in self._laid_out]
             self._addresses = dict(zip(self._names, contexts, strict=True))
+            if self._keeps_records:
+                self._keep = self._lay_out_keeping()
+                self._addresses["statistics"] = (
+                    self._keep.ctypes.data,
+                    *self._addresses["statistics"],
+                )
         return self._addresses
 
     def forget(self) -> None:
         """Lay all data out anew at the next call."""
         self._addresses = {}
+
+    def _lay_out_keeping(self) -> np.ndarray:
+        """Return the context of what writes records into their arrays."""
+        records = self._arrays["records"]
+        if "keep" not in self._wrappers:
+            self._wrappers["keep"] = _keeping(records)
+        numbers = [n for array in records for n in (array.ctypes.data, *array.shape)]
+        first = [self._wrappers["keep"].address, 0, 0, FREE + len(numbers)]
+        return np.array([*first, *numbers], dtype=np.int64)
 
     def _lay_out(self, number: int, name: str) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return the context of a function, and data that it points to."""
@@ -303,7 +359,8 @@ class _Memory:
 
         ``first`` are their first arguments. Draws are left out.
         """
-        for name, (address,) in self.addresses(held).items():
+        bounds = tuple(self._arrays.get("bounds", ()))
+        for name, (*_, address) in self.addresses(held, bounds).items():
             if name in _DRAWS:
                 continue
             value, out = by_address.call(first[name], address)
@@ -390,14 +447,30 @@ def _wrapped(
             "",
         ]
     )
-    scope = {"carray": carray, "f": jitted, "np": np, "pointer": pointer, "put": put}
-    made: dict[str, Any] = {}
-    exec(compile(source, "<wrapped>", "exec"), scope | {"__name__": __name__}, made)
     key = CACHED_SRC_FUNCTIONS.get(jitted.py_func)
+    return _made(source, key, _DRAWING if name in _DRAWS else _PLAIN, f=jitted, put=put)
+
+
+def _keeping(records: Sequence[np.ndarray]) -> Any:
+    """Return a C function of the same form that writes the numbers of q into arrays of records."""
+    lines, at = ["first = 0"], FREE
+    for k, array in enumerate(records):
+        lines.append(_reading(f"record{k}", at, array.ndim, array.dtype))
+        lines.append(f"first = take(record{k}.ravel(), first, q)")
+        at += 1 + array.ndim
+    body = [f"    {line}" for line in [*lines, "return 0.0"]]
+    source = "\n".join(["def wrapped(q, out, context):", *body, ""])
+    return _made(source, "", _PLAIN, take=take)
+
+
+def _made(source: str, key: str | None, form: Any, **scope: Any) -> Any:
+    """Compile code for ``wrapped``; it is kept on disk if there is a key of what else it calls."""
+    scope |= {"carray": carray, "np": np, "pointer": pointer, "__name__": __name__}
+    made: dict[str, Any] = {}
+    exec(compile(source, "<wrapped>", "exec"), scope, made)
     if key is not None:
-        edition = repr((__name__, source, key, fingerprint(put)))
+        edition = repr((__name__, source, key, fingerprint(put), fingerprint(take)))
         CACHED_SRC_FUNCTIONS[made["wrapped"]] = sha256(edition.encode()).hexdigest()
-    form = _DRAWING if name in _DRAWS else _PLAIN
     return cfunc(form, cache=key is not None, error_model="numpy")(made["wrapped"])
 
 

@@ -82,6 +82,13 @@ def statistics(q, records, address):
 
 
 @compiled
+def statistics_where_they_are(q, records, keep, address):
+    """Do the same for records that may have moved: first they are put where functions look."""
+    call(records, keep)
+    return (call(q, address)[1],)
+
+
+@compiled
 def centred(q, records, totals, address):
     """Return a log density given records, and its gradient if it has one."""
     value, gradient = call(q, address)
