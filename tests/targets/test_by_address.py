@@ -8,8 +8,9 @@ import pytest
 from numba import njit
 
 import pymc_privacy as pmp
-from pymc_privacy.algorithms import interweave
+from pymc_privacy.algorithms import birth_death, interweave
 from pymc_privacy.algorithms.adaptation import local_proposal, tuning
+from pymc_privacy.algorithms.adaptation.ridge import straight
 from pymc_privacy.algorithms.interweave import Move, Settings, State, data_of
 from pymc_privacy.algorithms.machine_code.caching import compiled
 from pymc_privacy.algorithms.proposals import frames, leaps
@@ -17,6 +18,7 @@ from pymc_privacy.errors import CertificateError
 from pymc_privacy.model.database import find_databases
 from pymc_privacy.targets import by_address as addresses
 from pymc_privacy.targets.base import ParameterProgram, jitted_functions
+from pymc_privacy.targets.birth_death import compile_sized_parameters, find_sized_databases
 from pymc_privacy.targets.by_address import MovesByAddress
 from pymc_privacy.targets.interweave import compile_parameters
 
@@ -82,6 +84,43 @@ def test_moves_are_those_that_are_compiled_with_the_functions(write):
     for one, other in zip(*ends, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10)
         assert np.asarray(one).dtype == np.asarray(other).dtype
+
+
+def of_unknown_number():
+    """Return the program of records of two kinds, a point, and the value of their parameter."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 1)
+        n = pm.DiscreteUniform("n", 1, 20)
+        x = pmp.Records("x", pm.Poisson.dist(pm.math.exp(mu)), size=n)
+        y = pmp.Records("y", pm.Normal.dist(mu, 1), size=n)
+        pmp.Privatized("s", x * y, pmp.Laplace(scale=2.0), observed=9.0)
+    twin, databases = find_sized_databases(model, [x, y])
+    return compile_sized_parameters(twin, [twin.rvs_to_values[twin["mu"]]], databases)
+
+
+@pytest.mark.exhaustive
+def test_so_are_moves_of_records_that_have_other_lengths_each_time():
+    program, rng = of_unknown_number(), np.random.default_rng(5)
+    jitted, remember = jitted_functions(program)
+    together = birth_death.compile_moves(jitted, gradients=program.gradients, remember=remember)
+    by_address = MovesByAddress(program, birth_death)
+    move = Move(np.eye(2), 0.5, 12)
+    given = birth_death.Settings(move, move, tuple(straight(1, 1)), (), local_proposal.unguided())
+    moved = 0
+    for rows in (7, 12, 7, 9):
+        records = (rng.poisson(1.0, rows), rng.normal(size=rows))
+        state = State(np.array([0.3, np.log(5.5)]), records)
+        bounds = (np.asarray(1), np.asarray(rows))
+        alone, data = np.random.default_rng(rows), data_of(program.data())
+        one, info = together(alone, state, (), given._replace(bounds=bounds), data)
+        other, other_info = by_address(np.random.default_rng(rows), state, (), given, bounds)
+        moved += not np.array_equal(other.records[1], records[1])
+        for a, b in zip(
+            [one.q, *one.records, *info], [other.q, *other.records, *other_info], strict=True
+        ):
+            np.testing.assert_allclose(a, b, rtol=1e-10)
+            assert np.asarray(a).dtype == np.asarray(b).dtype
+    assert moved > 1
 
 
 def test_data_that_are_set_anew_are_read():
