@@ -41,6 +41,7 @@ from pymc_privacy.densities.parameters import (
 )
 from pymc_privacy.errors import RecordError
 from pymc_privacy.functions.calls import CompiledCall, DirectCall
+from pymc_privacy.functions.numbers import BY_STRUCTURE
 from pymc_privacy.model.database import Database, find_databases
 from pymc_privacy.model.exact_length import with_exact_length
 from pymc_privacy.model.factors import densities_that_see
@@ -328,7 +329,9 @@ def compile_log_size(
     log_size = pt.zeros(sizes.shape) + vectorize_graph(total, {value: sizes})
     inputs = [v for v in model.value_vars if v in set(ancestors([log_size])) and v is not value]
     function = compile_graph(
-        [sizes, *inputs], [log_size.astype("float64")], **(compile_kwargs or {})
+        [sizes, *inputs],
+        [log_size.astype("float64")],
+        **({"mode": BY_STRUCTURE} | (compile_kwargs or {})),
     )
     function.trust_input = True
     return CompiledCall(function), tuple(v.name for v in inputs)

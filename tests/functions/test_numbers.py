@@ -113,6 +113,24 @@ def test_a_model_with_other_numbers_is_the_same_program():
     assert keys_of_a_model(**FIRST) == keys_of_a_model(**other)
 
 
+def keys_of_an_unknown_number(*, release, scale, prior, capacity):
+    with pm.Model():
+        mu = pm.Normal("mu", prior / 7, prior)
+        n = pm.DiscreteUniform("n", 2, capacity)
+        x = pmp.Records("x", pm.Normal.dist(mu, prior / 3.5), size=n)
+        pmp.Privatized("s", pt.clip(x, -2.5, 2.5), pmp.Laplace(scale=scale), observed=release)
+        pmp.Privatized("n_dp", n, pmp.Laplace(scale=scale / 5), observed=release * 3)
+        program = pmp.BirthDeath()._target.program
+    return {name: key(function) for name, function in program.functions.items()}
+
+
+@pytest.mark.slow
+def test_so_is_one_of_an_unknown_number_of_records():
+    one = keys_of_an_unknown_number(release=3.5, scale=2.5, prior=3.0, capacity=20)
+    other = keys_of_an_unknown_number(release=5.5, scale=0.3, prior=2.5, capacity=31)
+    assert one == other
+
+
 @pytest.mark.slow
 def test_another_process_finds_the_same_program():
     code = (
