@@ -146,11 +146,12 @@ class LikelihoodFit:
         ----------
         prob : float, default 0.95
         method : {"bootstrap", "profile", "wald"}
-            ``"bootstrap"`` takes the percentiles of the estimates of `bootstrap`, corrected for
-            their bias, and makes 200 replicates where there are none yet. ``"profile"`` takes all
-            values of one parameter whose profile log likelihood is within half a chi-square
-            quantile of the maximum, and ``"wald"`` the estimate and its standard error by the
-            information: both are large-sample methods, and a release is one observation.
+            ``"bootstrap"`` turns the percentiles of the estimates of `bootstrap` about the
+            estimate, in coordinates without bounds, and makes 200 replicates where there are
+            none yet. ``"profile"`` takes all values of one parameter whose profile log likelihood
+            is within half a chi-square quantile of the maximum, and ``"wald"`` the estimate and
+            its standard error by the information: both are large-sample methods, and a release
+            is one observation.
         var_names : str or sequence of str, optional
 
         Returns

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from pymc_privacy.errors import ArgumentError, StudyError
 from pymc_privacy.inference.climbing import Problem
@@ -118,28 +117,24 @@ def labelled_replicates(fit: Any, found: np.ndarray) -> Any:
 def percentiles(
     fit: Any, found: np.ndarray, prob: float
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return bias-corrected percentiles (Efron, 1987) of each number, on the natural scale.
+    """Return basic bootstrap intervals, 2 q - q*, in coordinates without bounds.
 
-    They are the same on any scale.
+    Where several coordinates share a constraint, as those of a simplex do, the percentiles of each
+    number on the natural scale.
     """
     problem = fit.fitting.problem
     estimate = problem.natural(fit.q)
-    natural = [problem.natural(q) for q in found]
-    tails = ndtri([(1 - prob) / 2, (1 + prob) / 2])
+    tails = [(1 - prob) / 2, (1 + prob) / 2]
+    lower, upper = np.quantile(found, tails, axis=0)
+    sides = [problem.natural(2 * fit.q - end) for end in (upper, lower)]
     ends = {}
     for name, value in estimate.items():
-        draws = np.stack([one[name] for one in natural])
-        # With half of those that are equal: at a boundary there are many.
-        below = (draws < value).mean(axis=0) + (draws == value).mean(axis=0) / 2
-        least = 1 / (2 * len(draws))
-        bias = ndtri(np.clip(below, least, 1 - least))
-        levels = [ndtr(2 * bias + tail) for tail in tails]
-        bounds = []
-        for level in levels:
-            flat = draws.reshape(len(draws), -1)
-            parts = [np.quantile(c, p) for c, p in zip(flat.T, np.ravel(level), strict=True)]
-            bounds.append(np.reshape(parts, np.shape(value)))
-        ends[name] = (bounds[0], bounds[1])
+        if problem.owners.count(name) == np.size(value):
+            low, high = (side[name] for side in sides)
+        else:
+            draws = np.stack([problem.natural(q)[name] for q in found])
+            low, high = np.quantile(draws, tails, axis=0)
+        ends[name] = (np.minimum(low, high), np.maximum(low, high))
     return ends
 
 
