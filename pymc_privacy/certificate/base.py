@@ -28,6 +28,9 @@ from pymc_privacy._compat import (
     INTERPRETED,
     Apply,
     CheckParameterValue,
+    Constant,
+    DimShuffle,
+    Elemwise,
     FunctionGraph,
     Model,
     OpFromGraph,
@@ -36,6 +39,7 @@ from pymc_privacy._compat import (
     compile_graph,
     inline_ofg_node,
     interpret,
+    ps,
 )
 from pymc_privacy.errors import CertificateError
 from pymc_privacy.model.columns import float_columns
@@ -291,7 +295,50 @@ def _spelled_out(graphs: list[TensorVariable]) -> list[TensorVariable]:
             graph.replace_all(
                 [(old, old.type.filter_variable(new)) for old, new in pairs], import_missing=True
             )
+    _keep_digits(graph)
     return list(graph.outputs)
+
+
+def _keep_digits(graph: FunctionGraph) -> None:
+    """Write 1 - p as the probability of the other side, where p is one by a logit.
+
+    Of 1 - p itself few digits are left where p is nearly 1, and no shift of last digits shows it.
+    """
+    for node in graph.toposort():
+        logit = _logit_of_complement(node)
+        if logit is not None:
+            other = pt.sigmoid(-logit)
+            new = pt.log(other) if isinstance(node.op.scalar_op, ps.basic.Log1p) else other
+            [old] = node.outputs
+            graph.replace(old, old.type.filter_variable(new), import_missing=True)
+
+
+def _logit_of_complement(node: Apply) -> TensorVariable | None:
+    """Return x where a node is 1 - sigmoid(x), or the logarithm of that."""
+    kind = getattr(node.op, "scalar_op", None) if isinstance(node.op, Elemwise) else None
+    if isinstance(kind, ps.basic.Sub) and _is_one(node.inputs[0]):
+        return _logit(node.inputs[1])
+    above = node.inputs[0].owner if isinstance(kind, ps.basic.Log1p) else None
+    if above is not None and isinstance(getattr(above.op, "scalar_op", None), ps.basic.Neg):
+        return _logit(above.inputs[0])
+    return None
+
+
+def _is_one(variable: TensorVariable) -> bool:
+    while variable.owner is not None and isinstance(variable.owner.op, DimShuffle):
+        [variable] = variable.owner.inputs
+    return isinstance(variable, Constant) and bool(np.all(variable.data == 1))
+
+
+def _logit(probability: TensorVariable) -> TensorVariable | None:
+    """Return x of sigmoid(x), in whatever dimensions that is used."""
+    node = probability.owner
+    if node is not None and isinstance(node.op, DimShuffle):
+        inside = _logit(node.inputs[0])
+        return None if inside is None else node.op(inside)
+    if node is not None and isinstance(getattr(node.op, "scalar_op", None), ps.math.Sigmoid):
+        return node.inputs[0]
+    return None
 
 
 def _written(node: Apply) -> list[TensorVariable]:

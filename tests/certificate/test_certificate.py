@@ -14,6 +14,7 @@ import pytest
 from pymc.distributions.continuous import TruncatedNormalRV
 from pytensor import scalar as ps
 from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV, LogNormalRV, NormalRV
+from scipy import special
 
 import pymc_privacy as pmp
 from pymc_privacy.certificate.base import (
@@ -23,10 +24,12 @@ from pymc_privacy.certificate.base import (
     disagreements,
     log_density_change,
 )
+from pymc_privacy.certificate.laws import law_gap
 from pymc_privacy.densities import conditional_draws, summed_out
 from pymc_privacy.densities import parameters as densities
 from pymc_privacy.errors import CertificateError, RecordError
 from pymc_privacy.functions import native_draws
+from pymc_privacy.model.database import find_databases
 from pymc_privacy.model.rows import expressions as rows
 from pymc_privacy.model.rows import sufficient
 from pymc_privacy.model.rows import sums as row_sums
@@ -537,3 +540,31 @@ def test_a_disagreement_where_the_chain_has_come_to_is_an_error(monkeypatch):
     monkeypatch.setattr(step._certifier.reference, "contributions", lambda p, n: nothing)
     with pytest.raises(CertificateError, match="where this chain came to"):
         step.step(point)
+
+
+@pytest.mark.parametrize("law", [pm.Bernoulli, lambda *a, **k: pm.Binomial(*a, n=1, **k)])
+def test_the_reference_keeps_the_digits_of_improbable_records(law):
+    """Under wide priors of a logistic regression p is 1 but for its last digits."""
+    with pm.Model() as model:
+        slope = pm.Normal("slope", 0.0, 20.0)
+        law("x", logit_p=slope * np.array([1.0, -1.0]), shape=2)
+    for at in (25.0, 36.0, 300.0):
+        point = {"slope": np.array(at), "x": np.array([0, 1])}
+        found = Reference(model).terms(point).by_name["x"]
+        np.testing.assert_allclose(found, np.repeat(-np.logaddexp(0, at), 2), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("logits", "agrees"), [((-12.0, -10.0), True), ((-12.0, 0.0), False)])
+def test_draws_that_are_nearly_certain_have_their_law(logits, agrees):
+    """What makes up for the common value is too rare to be seen in a few draws."""
+    with pm.Model() as model:
+        slope = pm.Normal("slope", 0.0, 20.0)
+        x = pm.Bernoulli("x", logit_p=slope, shape=4)
+        pmp.Privatized("s", x, pmp.Laplace(scale=1.0), observed=2.0)
+    points = tuple({"slope": np.array(at), "x": np.zeros(4, np.int64)} for at in (-12.0, -10.0))
+    draws = tuple(
+        lambda rng, at=at: {"x": (rng.random(4) < special.expit(at)).astype(np.int64)}
+        for at in logits
+    )
+    [database] = find_databases(model)
+    assert law_gap("draws", Reference(model), database, points, draws).agrees is agrees
