@@ -181,6 +181,7 @@ def test_a_maximum_at_the_boundary_is_named(request):
     assert "boundary" in fit._repr_html_()
 
 
+@pytest.mark.slow
 def test_what_a_release_does_not_identify_is_said(request):
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, 3)
@@ -403,6 +404,7 @@ def moments_fit():
     return fitted(CASES["clamped moments"][0](), 5)
 
 
+@pytest.mark.slow
 def test_a_bootstrap_simulates_releases_and_leaves_the_own_ones_alone():
     fit = moments_fit()
     before = fit.fitting.problem.observed()["s"]
@@ -458,6 +460,7 @@ def shares(release):
     return model
 
 
+@pytest.mark.slow
 def test_shares_sum_to_one_and_may_be_zero(request):
     fit = fitted(shares([100.0, 150.0, 52.0]), seed_of(request))
     assert np.allclose(fit.estimate["w"], [0.331, 0.497, 0.172], atol=0.01)
@@ -466,6 +469,7 @@ def test_shares_sum_to_one_and_may_be_zero(request):
     assert np.allclose(fit.estimate["w"], [0.417, 0.583, 0.0], atol=0.01)
 
 
+@pytest.mark.slow
 def test_the_parameter_of_a_size_is_estimated_with_the_others(request):
     with pm.Model() as model:
         rate = pm.Gamma("rate", 2, 0.01)
@@ -480,6 +484,7 @@ def test_the_parameter_of_a_size_is_estimated_with_the_others(request):
     assert float(fit.estimate["mu"]) == pytest.approx(210 / 203, abs=0.01)
 
 
+@pytest.mark.slow
 def test_mixtures_have_no_slope_at_fixed_base_variates(request):
     with pm.Model() as model:
         w = pm.Beta("w", 1, 1)
@@ -490,6 +495,7 @@ def test_mixtures_have_no_slope_at_fixed_base_variates(request):
     assert float(fit.estimate["w"]) == pytest.approx(0.375, abs=0.01)
 
 
+@pytest.mark.slow
 def test_initial_values_of_a_model_are_left_alone(request):
     ordered = pm.distributions.transforms.ordered
     with pm.Model() as model:
