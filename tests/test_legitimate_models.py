@@ -166,6 +166,7 @@ def test_rows_that_depend_on_each_other_are_refused_for_that(records, local):
             pmp.Privatized("s", x, NOISE, local=local)
 
 
+@pytest.mark.slow
 def test_several_draws_of_such_a_law_are_records():
     with pm.Model() as model:
         x = pm.AR("x", rho=[0.5], sigma=1.0, init_dist=pm.Normal.dist(), shape=(4, 3))

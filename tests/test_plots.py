@@ -222,6 +222,7 @@ def far_out():
     return model, dt
 
 
+@pytest.mark.slow
 def test_a_release_far_out_is_shown_to_be_so_far_out(far_out):
     model, dt = far_out
     release = release_so_far_out(5.6)

@@ -15,6 +15,7 @@ FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SOURCE = re.compile(r"`(\w+/\w+\.py|\w+\.py)`")
 
 
+@pytest.mark.slow
 def test_every_python_fence_of_the_readme_runs(capsys):
     namespace = {}
     for code in FENCE.findall((ROOT / "README.md").read_text()):

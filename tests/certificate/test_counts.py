@@ -175,6 +175,7 @@ def counts_compared(step, **changes):
     return list(compare_counts(target, certifier.reference, certifier.pairs))
 
 
+@pytest.mark.slow
 def test_densities_by_counts_agree_with_the_model(voters):
     found = counts_compared(voters)
     assert not caught(found)
@@ -240,6 +241,7 @@ def sizes_compared(step, program=None):
     return list(compare_sized(program, step._sized, certifier.reference, certifier.pairs))
 
 
+@pytest.mark.slow
 def test_densities_of_sizes_agree_with_the_model(sized):
     found = sizes_compared(sized)
     assert not caught(found)

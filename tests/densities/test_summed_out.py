@@ -105,6 +105,7 @@ def test_a_central_release_keeps_the_records():
     assert summed_out(model, find_databases(model)) is None
 
 
+@pytest.mark.slow
 def test_no_density_of_the_parameters_reads_the_records():
     model = categories()
     parameters = [model.rvs_to_values[model["t"]]]

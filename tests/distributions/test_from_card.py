@@ -37,6 +37,7 @@ def posterior_of_mu(card, *, contributions, seed):
     return result.posterior["mu"].values
 
 
+@pytest.mark.slow
 def test_a_forgotten_clip_changes_nothing(request):
     """Of records with mean 1 and sd 3, clipped to [-1, 1], the total is about 0.25 of each."""
     expected_total = 14.9

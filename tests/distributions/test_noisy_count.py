@@ -383,6 +383,7 @@ def test_the_exact_test_fails_for_other_noise(sampled):
         assert_law(sampled[1]["posterior"]["rate"].values, rate_posterior(pmp.Laplace(scale=9.0)))
 
 
+@pytest.mark.slow
 def test_the_counts_are_drawn_from_their_posterior(sampled):
     model, idata = sampled
     counts = pmp.posterior_counts(idata, model=model, random_seed=8)["y"]
@@ -421,6 +422,7 @@ def records_model():
     return model
 
 
+@pytest.mark.slow
 def test_counts_of_records_that_were_not_kept_are_asked_for(request):
     rng = np.random.default_rng(seed_of(request))
     values = rng.integers(0, 2, size=(1, 3000, 3))
@@ -439,6 +441,7 @@ def test_counts_of_records_that_were_not_kept_are_asked_for(request):
             assert_mean(mine, float(p @ counts), what=f"E c{j} given x = {record}")
 
 
+@pytest.mark.slow
 def test_parameters_are_never_drawn_again_though_data_were_set_anew(request):
     with pm.Model() as model:
         centre = pm.Data("centre", 0.0)

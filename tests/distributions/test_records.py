@@ -49,6 +49,7 @@ def test_only_rows_that_exist_have_a_density(model, size):
     assert found["s"] == pytest.approx(released)
 
 
+@pytest.mark.slow
 def test_no_transform_and_no_gradient_of_rows_that_do_not_exist(model):
     assert model.rvs_to_transforms[model["x"]] is None
     slopes = model.compile_dlogp(model["x"])(point_with(model, 5))

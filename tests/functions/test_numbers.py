@@ -108,6 +108,7 @@ def keys_of_a_model(*, release, scale, prior, size, bound, seed):
 FIRST = {"release": 3.5, "scale": 2.5, "prior": 3.0, "size": 20, "bound": 4.0, "seed": 1}
 
 
+@pytest.mark.slow
 def test_a_model_with_other_numbers_is_the_same_program():
     other = {"release": -1.5, "scale": 0.3, "prior": 2.5, "size": 31, "bound": 6.5, "seed": 2}
     assert keys_of_a_model(**FIRST) == keys_of_a_model(**other)

@@ -150,6 +150,7 @@ def test_what_is_written_into_an_array_after_the_model_is_not_seen(before, made)
         np.testing.assert_array_equal(draws[0][name].values, draws[1][name].values)
 
 
+@pytest.mark.slow
 def test_data_that_were_written_in_place_are_compiled_anew(made):
     with pm.Model() as model:
         exposure = pm.Data("exposure", np.ones(6))

@@ -159,6 +159,7 @@ def found(fit):
     return np.array([UNBOUNDED[name](float(fit.estimate[name])) for name in fit.estimate])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_exact_maxima_are_met(name, request):
     fit = fitted(CASES[name][0](), seed_of(request))
@@ -350,6 +351,7 @@ def two_clamps():
     return model
 
 
+@pytest.mark.slow
 def test_a_score_without_the_indicator_of_the_clamp_is_noticed(monkeypatch, request):
     problem = Problem(two_clamps())
     assert climbed(problem, seed_of(request)).disagreement < 5

@@ -153,6 +153,7 @@ def test_the_parameters_density_leaves_out_what_is_constant_given_the_records():
     assert gaps[0] != 0
 
 
+@pytest.mark.slow
 def test_a_release_that_moves_with_a_parameter_stays_in_its_density():
     from pymc_privacy.inference.sample import _parameter_density
 
@@ -194,6 +195,7 @@ def test_discrete_parameters_are_left_to_pymc():
     assert quick(model).posterior["group"].shape == (2, 40)
 
 
+@pytest.mark.slow
 def test_chains_that_have_not_mixed_are_called_so():
     """Much noise over many records: the sweep alone crawls, and the user must be told."""
     with pm.Model() as model:

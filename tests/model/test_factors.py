@@ -41,6 +41,7 @@ def test_single_precision_would_be_noticed():
     assert abs(ours - theirs) > 1e-3
 
 
+@pytest.mark.slow
 def test_densities_are_those_of_pymc():
     with pm.Model() as model:
         mu = pm.Normal("mu")
@@ -84,6 +85,7 @@ def test_a_model_is_asked_once_until_it_changes(monkeypatch):
     assert log_densities(model, [y]) == [before]
 
 
+@pytest.mark.slow
 def test_a_model_that_is_gone_is_forgotten():
     def used():
         with pm.Model() as model:
@@ -112,6 +114,7 @@ def test_sums_of_constants_are_in_double_precision_too():
     assert total.eval({x: 0.0}) == np.log(2.0) + np.log(3.0)
 
 
+@pytest.mark.slow
 def test_a_sum_over_no_axis_at_all_stays_a_number():
     # The density of a CAR whose precision is a number has such a sum.
     with pm.Model() as model:

@@ -78,6 +78,7 @@ def run(model, step, seed, *, draws=2500, tune=500, **options):
     return {str(name): value.values for name, value in result.posterior.items()}, result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("s", "n_dp"), [(3.2, 9.0), (0.3, 0.4), (7.5, 4.0)])
 def test_coins_of_unknown_number(coin_model, coin_step, request, s, n_dp):
     pm.set_data({"s_data": s, "n_dp_data": n_dp}, model=coin_model)
@@ -115,6 +116,7 @@ def test_coins_of_a_number_with_a_flat_prior(request):
         assert_law(draws["p"], exactly[1], what=f"p at {s}")
 
 
+@pytest.mark.slow
 def test_single_moves_as_published(coin_model, request):
     pm.set_data({"s_data": 3.2, "n_dp_data": 9.0}, model=coin_model)
     with coin_model:
@@ -128,6 +130,7 @@ def test_single_moves_as_published(coin_model, request):
     assert set(np.unique(moved)) == {0, 1}
 
 
+@pytest.mark.slow
 def test_single_moves_enter_and_leave_the_empty_database(coin_model, request):
     pm.set_data({"s_data": -0.5, "n_dp_data": -1.0}, model=coin_model)
     with coin_model:
@@ -176,6 +179,7 @@ def everything_exactly():
     return joint.sum(axis=1), float(joint.sum(axis=0) @ theta), float(own @ share / own.sum())
 
 
+@pytest.mark.slow
 def test_a_prior_given_the_size_beside_databases_of_known_number(request):
     draws, _ = run(everything(), None, seed_of(request))
     weights, theta, share = everything_exactly()
@@ -212,6 +216,7 @@ def test_records_of_unknown_number_are_not_left_to_two_steps():
         pmp.BirthDeath([model["p"], model["n_a"], model["x_a"]])
 
 
+@pytest.mark.slow
 def test_single_moves_do_not_cross_a_gap_and_say_so():
     with pm.Model():
         n = pm.Categorical("n", np.array([0.3, 0.3, 0.0, 0.4]))

@@ -301,6 +301,7 @@ def pair():
     return model
 
 
+@pytest.mark.slow
 def test_records_have_their_counts_and_a_random_order(pair, request):
     step = CountStates(model=pair, rng=seed_of(request))
     step.setup_chain(np.random.default_rng(seed_of(request)), 100, 0)

@@ -60,6 +60,7 @@ def test_bernoulli(kind, draw):
     assert_law(draws["p"], exact)
 
 
+@pytest.mark.slow
 def test_several_releases_of_one_database(draw):
     released = [(pmp.Laplace(scale=3.0), 4.2), (pmp.DiscreteGaussian(scale=2.0), 8)]
     draws = draw(bernoulli_model(released))
@@ -140,6 +141,7 @@ def test_clamped_normal_with_unknown_spread(draw):
     assert_law(draws["sigma"], exact.marginal(1), what="sigma")
 
 
+@pytest.mark.slow
 def test_x_then_y_given_x(draw):
     value, scale = [0.9, -0.4], [0.8, 1.1]
     with pm.Model() as model:
@@ -156,6 +158,7 @@ def test_x_then_y_given_x(draw):
     assert_law(draws["theta"], exact)
 
 
+@pytest.mark.slow
 def test_independent_records_with_public_covariates(draw):
     covariates = np.array([-1.5, -0.5, 0.0, 0.3, 0.8, 1.6])
     with pm.Model() as model:
@@ -169,6 +172,7 @@ def test_independent_records_with_public_covariates(draw):
     assert_law(draws["theta"], exact)
 
 
+@pytest.mark.slow
 def test_another_observed_variable_of_each_record_enters_the_ratio(draw):
     """A noisy copy of each answer is public too: x_i given y_i is Bernoulli by Bayes' rule."""
     size, flip = 6, 0.25
@@ -195,6 +199,7 @@ def _beta_mixture(total, size, log_weight, prior):
     return references.BetaMixture(a.astype(float), b.astype(float), w / w.sum())
 
 
+@pytest.mark.slow
 def test_a_local_release_of_each_record(draw):
     size = 6
     y = np.array([0.9, 1.6, -0.7, 0.2, 1.1, 0.4])
@@ -222,6 +227,7 @@ def test_a_mechanism_of_the_users_own(draw):
     assert_law(draws["p"], exact)
 
 
+@pytest.mark.slow
 def test_records_whose_transform_moves_with_a_parameter(draw):
     """With x = theta * u the parameter carries the records along, and the releases with them."""
     with pm.Model() as model:

@@ -84,6 +84,7 @@ def test_randomized_response(draw):
         assert_law(draws["p"], by_database(lambda x: flips(x, BITS, 0.95), size=7))
 
 
+@pytest.mark.slow
 def test_many_randomized_responses(draw):
     """Summed out, records leave the parameter to itself: a draw is nearly independent."""
     size, yes, keep = 3000, 1300, 0.65
@@ -101,6 +102,7 @@ def test_many_randomized_responses(draw):
     assert_mean(draws["x"][..., :yes].mean(axis=-1), float(truthful), what="E(x | yes)")
 
 
+@pytest.mark.slow
 def test_randomized_responses_with_public_covariates(draw):
     covariates, answers, keep = (
         np.array([-1.5, -0.4, 0.3, 0.9, 1.7]),
@@ -121,6 +123,7 @@ def test_randomized_responses_with_public_covariates(draw):
     assert_law(draws["theta"], references.GridPosterior((theta,), w / w.sum()))
 
 
+@pytest.mark.slow
 def test_randomized_response_together_with_a_noisy_total(draw):
     """Proposals know the local release; the central one is left to accept or reject them."""
     with binary(pmp.RandomizedResponse(keep_probability=0.7), BITS, size=7, local=True) as model:
@@ -143,6 +146,7 @@ def _at_least(least, size):
     return float(w[total >= least].sum() / w.sum())
 
 
+@pytest.mark.slow
 def test_randomized_response_with_several_categories(draw):
     answers, keep = np.array([0, 2, 2, 1, 2]), 0.6
     with pm.Model() as model:
@@ -162,12 +166,14 @@ def test_randomized_response_with_several_categories(draw):
         assert_law(draws["p"][..., k], exact.marginal(k), what=f"p[{k}]")
 
 
+@pytest.mark.slow
 def test_local_integer_noise(draw):
     draws = draw(binary(pmp.DiscreteGaussian(scale=0.7), BITS, size=7, local=True))
     exact = by_database(lambda x: references.discrete_gaussian(BITS - x, 0.7).sum(), size=7)
     assert_law(draws["p"], exact)
 
 
+@pytest.mark.slow
 def test_local_noise_on_real_records(draw):
     y = np.array([1.3, -0.2, 2.4, 0.8])
     with pm.Model() as model:
@@ -199,6 +205,7 @@ def tulap(difference, *, epsilon, delta=0.0):
     return np.where(inside, density, -np.inf)
 
 
+@pytest.mark.slow
 def test_several_kinds_of_noise_on_one_total(draw):
     """Truncated, staircase, rounded and clamped noise, each with a likelihood of its own."""
     model = binary(pmp.Tulap(epsilon=0.4, delta=0.05), 13.3, size=20)
@@ -240,6 +247,7 @@ def chosen(candidate, ones, *, size, scale, normalised=True):
     return u[candidate] - (special.logsumexp(u) if normalised else 0.0)
 
 
+@pytest.mark.slow
 def test_the_exponential_mechanism(draw):
     mechanism = pmp.ExponentialMechanism(scale=1.2)
     model = binary(mechanism, 2, size=9, contributions=utilities)
@@ -268,6 +276,7 @@ def truncated_laplace_mean(release, mean, *, size, epsilon, normalised=True):
     return law.logpdf(release) - (np.log(law.cdf(1) - law.cdf(0)) if normalised else 0.0)
 
 
+@pytest.mark.slow
 def test_a_mean_by_its_gradient(draw):
     """Awan et al., Example 3.4, for records that are 0 or 1."""
     mechanism = pmp.KNormGradient.mean(epsilon=1.0, bounds=(0, 1))
@@ -283,6 +292,7 @@ def test_a_mean_by_its_gradient(draw):
         assert_law(draws["p"], broken)
 
 
+@pytest.mark.slow
 def test_a_median_by_its_gradient(draw):
     values, edges = np.array([0.1, 0.5, 0.8]), [0.0, 0.3, 0.7, 1.0]
     mechanism = pmp.KNormGradient.quantile(0.5, epsilon=1.5, edges=edges)
@@ -324,6 +334,7 @@ def regression(mechanism, contributions, observed, *, size):
     return model
 
 
+@pytest.mark.slow
 def test_objective_perturbation(draw):
     mechanism = pmp.ObjectivePerturbation(epsilon=2.0, bound=1.0)
     released = np.array([1.1])
@@ -372,6 +383,7 @@ def suppressed_cells(value, below, scale, counts, *, at_random=False):
     return np.where(np.isnan(value), 0.0 if at_random else hidden, shown).sum()
 
 
+@pytest.mark.slow
 def test_a_table_with_suppressed_cells(draw):
     value, concentration = np.array([7.0, np.nan, np.nan]), [1.0, 1.0, 1.0]
     mechanism = pmp.Suppressed(mechanism=pmp.DiscreteGaussian(scale=1.5), below=5)

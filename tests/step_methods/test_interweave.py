@@ -292,6 +292,7 @@ def moves_after_tuning(result):
     return any(np.ptp(result.sample_stats[name].values, axis=1).max() > 0 for name in names)
 
 
+@pytest.mark.slow
 def test_adaptation_left_on_is_noticed(monkeypatch):
     monkeypatch.setattr(pmp.Interweave, "stop_tuning", lambda self: None)
     assert moves_after_tuning(sample(regression(), draws=80, tune=50))
@@ -406,6 +407,7 @@ def test_a_later_release_of_other_records_takes_the_mark_off():
     assert not is_interwoven(model["x"])
 
 
+@pytest.mark.slow
 def test_a_move_that_is_never_accepted_is_given_up():
     """Little noise over many records: a fresh database never fits the release."""
     with pm.Model() as model:

@@ -172,6 +172,7 @@ def test_each_family_is_chosen_by_itself(family):
     assert all(is_interwoven(model[name]) for name in [*priors, "x"])
 
 
+@pytest.mark.slow
 def test_the_sum_of_poisson_records_has_its_exact_posterior(request):
     """Under plain `pm.sample()`, which chooses the moves by itself."""
     with pm.Model() as model:

@@ -82,6 +82,7 @@ def draws():
     return idata
 
 
+@pytest.mark.slow
 def test_plain_pm_sample_picks_the_walk_and_keeps_the_exact_total(draws):
     counts = draws["posterior"]["count"].values
     assert np.all(counts.sum(axis=-1) == TOTAL)

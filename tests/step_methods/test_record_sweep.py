@@ -35,6 +35,7 @@ def sample(model, **kwargs):
         return pm.sample(**(SHORT | kwargs))
 
 
+@pytest.mark.slow
 def test_records_get_the_sweep_and_parameters_get_nuts(caplog):
     caplog.set_level("INFO", logger="pymc")
     result = sample(regression(), quiet=False)

@@ -148,6 +148,7 @@ def with_many_arrays():
     pmp.Privatized("s", x, pmp.Laplace(scale=2.0), observed=1.0)
 
 
+@pytest.mark.slow
 def test_a_function_may_read_any_number_of_arrays():
     program, point, _ = program_of(with_many_arrays)
     assert len(program.data()["centred"]) > 40
