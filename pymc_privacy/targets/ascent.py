@@ -36,10 +36,7 @@ from pymc_privacy._compat import (
 from pymc_privacy.densities.carrying import CarriedRecords, carry_records
 from pymc_privacy.densities.parameters import (
     Detail,
-    density_given_base,
     density_given_records,
-    statistics_given_base,
-    weight_of_base,
 )
 from pymc_privacy.functions.calls import CompiledCall
 from pymc_privacy.functions.numbers import BY_STRUCTURE
@@ -52,7 +49,7 @@ from pymc_privacy.model.sized_records import is_sized
 from pymc_privacy.model.start import start_of
 from pymc_privacy.targets.base import Graph, ParameterProgram, compile_program, gradient_of
 from pymc_privacy.targets.birth_death import SizedDatabase, compile_log_size, find_sized_databases
-from pymc_privacy.targets.interweave import misfit_of_releases
+from pymc_privacy.targets.interweave import graphs_given_base
 from pymc_privacy.targets.record_sweep import RecordProgram, compile_records
 
 # Every value of a record costs a derivative of its probability.
@@ -213,22 +210,14 @@ def _graphs_given_base(
     detail: Detail,
 ) -> tuple[dict[str, Graph], np.ndarray]:
     """Return the functions of base variates, none where these have no slopes."""
-    statistics = statistics_given_base(model, databases, parameters, carried, detail=detail)
-    density = density_given_base(model, databases, parameters, carried, statistics, detail=detail)
-    density += weight_of_base(parameters, carried, detail=detail)
-    gradient = gradient_of(density, parameters)
-    if not gradient:
+    graphs, precision, statistics = graphs_given_base(
+        model, parameters, databases, carried, values, detail, slopes=True
+    )
+    if len(graphs["noncentred"].outputs) == 1:
         return {}, np.empty(0)
-    misfit, precision = misfit_of_releases(model, statistics)
     parts = [pt.atleast_1d(statistic) for statistic in statistics.values()]
     totals = pt.concatenate(parts).astype("float64") if parts else pt.zeros(0)
-    graphs = {
-        "base": Graph(carried.base, values),
-        "noncentred": Graph([density, *gradient], carried.columns),
-        "forward": Graph(carried.values, carried.columns),
-        "released": Graph([misfit], carried.columns),
-        "totals": Graph([totals], carried.columns),
-    }
+    graphs["totals"] = Graph([totals], carried.columns)
     return graphs, precision
 
 

@@ -92,8 +92,16 @@ def compile_parameters(
         graphs["others"] = Graph([marginal], values)
         graphs["refresh"] = Graph([marginal, *fresh])
     elif carry and (carried := carry_records(model, records)):
-        more, noise_precision = _graphs_given_base(
-            model, parameters, databases, carried, values, detail
+        point = start_of(model)
+        size = sum(np.size(point[value.name]) for value in parameters)
+        more, noise_precision, _ = graphs_given_base(
+            model,
+            parameters,
+            databases,
+            carried,
+            values,
+            detail,
+            slopes=size > FEW_PARAMETERS and _is_smooth(list(carried.natural)),
         )
         graphs |= more
     else:
@@ -119,22 +127,24 @@ def compile_parameters(
     )
 
 
-def _graphs_given_base(
+def graphs_given_base(
     model: Model,
     parameters: Sequence[Variable],
     databases: Sequence[Database],
     carried: CarriedRecords,
     values: Sequence[Variable],
     detail: Detail,
-) -> tuple[dict[str, Graph], np.ndarray]:
-    """Return the functions of base variates, and the precision of the releases' noise."""
+    *,
+    slopes: bool,
+) -> tuple[dict[str, Graph], np.ndarray, dict[TensorVariable, TensorVariable]]:
+    """Return the functions of base variates, the precision of the noise, and all statistics.
+
+    With ``slopes`` the density has its gradient too, if there is one.
+    """
     statistics = statistics_given_base(model, databases, parameters, carried, detail=detail)
     density = density_given_base(model, databases, parameters, carried, statistics, detail=detail)
     density += weight_of_base(parameters, carried, detail=detail)
-    point = start_of(model)
-    size = sum(np.size(point[value.name]) for value in parameters)
-    many = size > FEW_PARAMETERS and _is_smooth(list(carried.natural))
-    gradient = gradient_of(density, parameters) if many else []
+    gradient = gradient_of(density, parameters) if slopes else []
     misfit, noise_precision = misfit_of_releases(model, statistics)
     graphs = {
         "base": Graph(carried.base, values),
@@ -142,7 +152,7 @@ def _graphs_given_base(
         "forward": Graph(carried.values, carried.columns),
         "released": Graph([misfit], carried.columns),
     }
-    return graphs, noise_precision
+    return graphs, noise_precision, statistics
 
 
 def misfit_of_releases(
