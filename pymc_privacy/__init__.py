@@ -7,6 +7,7 @@ from pymc_privacy.accounting import (
     ZeroConcentratedDP,
     compose,
 )
+from pymc_privacy.distributions.composition import PrivatizedComposition
 from pymc_privacy.distributions.linear_measurements import LinearMeasurements
 from pymc_privacy.distributions.noisy_count import NoisyCount
 from pymc_privacy.distributions.privatized import Privatized
@@ -51,6 +52,8 @@ from pymc_privacy.plots import (
     plot_size,
 )
 from pymc_privacy.sanitize import (
+    CompositionRelease,
+    GroupedComposition,
     Ledger,
     NormalMean,
     NormalVariance,
@@ -63,6 +66,8 @@ from pymc_privacy.sanitize import (
     bootstrap_interval,
     centre_scale_interval,
     joint_guarantee,
+    log_share_sensitivity,
+    log_shares,
     multiple_sanitization_interval,
     noise_aware_interval,
     pp_interval,
@@ -73,7 +78,11 @@ from pymc_privacy.sanitize import (
     registry_entry,
     release,
     release_card,
+    release_composition,
+    select_threshold,
+    simulate_composition,
     simulate_release,
+    smallest_share_bins,
     summary_interval,
     write_card,
 )
@@ -93,6 +102,7 @@ __all__ = [
     "ApproximateDP",
     "BirthDeath",
     "Clamped",
+    "CompositionRelease",
     "CountStates",
     "CustomMechanism",
     "DiscreteGaussian",
@@ -101,6 +111,7 @@ __all__ = [
     "FunctionalMechanism",
     "Gaussian",
     "GaussianDP",
+    "GroupedComposition",
     "Interweave",
     "KNormGradient",
     "Laplace",
@@ -113,6 +124,7 @@ __all__ = [
     "ObjectivePerturbation",
     "PrivateInterval",
     "Privatized",
+    "PrivatizedComposition",
     "Proportion",
     "PureDP",
     "RandomizedResponse",
@@ -139,6 +151,8 @@ __all__ = [
     "from_opendp_summary",
     "joint_guarantee",
     "likelihood_ratio",
+    "log_share_sensitivity",
+    "log_shares",
     "maximum_likelihood",
     "multiple_sanitization_interval",
     "noise_aware_interval",
@@ -161,9 +175,13 @@ __all__ = [
     "registry_entry",
     "release",
     "release_card",
+    "release_composition",
     "sample",
+    "select_threshold",
+    "simulate_composition",
     "simulate_release",
     "size_gap",
+    "smallest_share_bins",
     "summary_interval",
     "window_error",
     "write_card",

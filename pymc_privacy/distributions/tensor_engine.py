@@ -33,6 +33,7 @@ def register_tensor_engine() -> None:
             "log_sum_exp": lambda x: pt.logsumexp(x, axis=-1),
             "pick": _pick,
             "log_determinant": lambda matrix: pt.linalg.slogdet(matrix)[1],
+            "smallest": lambda x: pt.min(x, axis=-1),
             "stack": _stack,
         }
     )

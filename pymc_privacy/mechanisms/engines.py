@@ -37,6 +37,7 @@ _ARRAYS: dict[str, Callable[..., Any]] = {
     "log_sum_exp": lambda x: special.logsumexp(x, axis=-1),
     "pick": _pick,
     "log_determinant": lambda matrix: np.linalg.slogdet(matrix)[1],
+    "smallest": lambda x: np.min(x, axis=-1),
     "stack": lambda parts: np.stack(np.broadcast_arrays(*parts), axis=-1),
 }
 _TENSORS: dict[str, Callable[..., Any]] = {}
@@ -118,6 +119,11 @@ def log_sum_exp(x: Any) -> Any:
 def pick(x: Any, index: Any) -> Any:
     """Return entries of the last axis of x: one, several of a vector, or one of each row."""
     return _call("pick", x, index)
+
+
+def smallest(x: Any) -> Any:
+    """Return the smallest entry along the last axis."""
+    return _call("smallest", x)
 
 
 def log_determinant(matrix: Any) -> Any:

@@ -6,6 +6,13 @@ from pymc_privacy.sanitize.calibrate import Sensitivity
 from pymc_privacy.sanitize.card import release_card, write_card
 from pymc_privacy.sanitize.card_reading import read_card
 from pymc_privacy.sanitize.centre_scale import centre_scale_interval, summary_interval
+from pymc_privacy.sanitize.composition_plan import CompositionPlan
+from pymc_privacy.sanitize.compositions import (
+    CompositionRelease,
+    GroupedComposition,
+    release_composition,
+    simulate_composition,
+)
 from pymc_privacy.sanitize.families import (
     Family,
     NormalMean,
@@ -38,12 +45,21 @@ from pymc_privacy.sanitize.quantiles import (
 )
 from pymc_privacy.sanitize.registry import registry_entry, to_yaml
 from pymc_privacy.sanitize.releases import Release, release, simulate_release
+from pymc_privacy.sanitize.shares import (
+    log_share_sensitivity,
+    log_shares,
+    select_threshold,
+    smallest_share_bins,
+)
 
 __all__ = [
     "Audit",
     "Charge",
+    "CompositionPlan",
+    "CompositionRelease",
     "CountCollapse",
     "Family",
+    "GroupedComposition",
     "Ledger",
     "NoCollapse",
     "NormalMean",
@@ -63,6 +79,8 @@ __all__ = [
     "centre_scale_interval",
     "density_bounds",
     "joint_guarantee",
+    "log_share_sensitivity",
+    "log_shares",
     "multiple_sanitization_interval",
     "noise_aware_interval",
     "p3_histogram",
@@ -76,8 +94,12 @@ __all__ = [
     "registry_entry",
     "release",
     "release_card",
+    "release_composition",
     "repeated",
+    "select_threshold",
+    "simulate_composition",
     "simulate_release",
+    "smallest_share_bins",
     "summary_interval",
     "to_yaml",
     "write_card",

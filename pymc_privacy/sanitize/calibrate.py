@@ -26,7 +26,7 @@ from pymc_privacy.arguments import neighbours as checked_neighbours
 from pymc_privacy.arguments import positive, title
 from pymc_privacy.errors import GuaranteeError, ReleaseError
 from pymc_privacy.sanitize.lattice import FURTHEST, Lattice, power_of_two
-from pymc_privacy.sanitize.moments import Moments
+from pymc_privacy.sanitize.moments import KnownTotal
 
 # A cell is this much finer than the noise: rounding one record moves a log density by 2^-33.
 _FINER = 32
@@ -162,7 +162,7 @@ def calibrate(
     *,
     whole: bool = False,
     stated: float | None = None,
-    moments: Moments | None = None,
+    known: KnownTotal | None = None,
 ) -> Calibration:
     """Return the noise for the totals on a lattice.
 
@@ -175,8 +175,8 @@ def calibrate(
         Contributions were declared to be integers, which the lattice does not move.
     stated : float, optional
         A sensitivity that is taken on trust, where it is below the one of the bounds.
-    moments : Moments, optional
-        What is contributed, where its sensitivity under replacement is known.
+    known : KnownTotal, optional
+        What is contributed, where its sensitivity is known.
     """
     pure, neighbours = isinstance(guarantee, PureDP), guarantee.neighbours
     assert neighbours is not None
@@ -187,9 +187,9 @@ def calibrate(
             f"the same point; got granularity {lattice.granularity!r}."
         )
     status, why = "proved", _why(lattice, neighbours)
-    if moments is not None:
-        known = _rounded_l1(lattice, neighbours, moments.l1, whole=False)
-        exact, why = (known, f"{moments.proof} {why}") if known < exact else (exact, why)
+    if known is not None:
+        proved = _rounded_l1(lattice, neighbours, known.l1, whole=known.whole)
+        exact, why = (proved, f"{known.proof} {why}") if proved < exact else (exact, why)
     elif stated is not None:
         trusted = _stated(lattice, neighbours, stated, pure=pure, whole=whole)
         # What is not below the proven bound needs no trust.

@@ -1,12 +1,12 @@
 """The card of what was published: everything a reader needs, as JSON.
 
-There is one card for each kind: a release, a quantile, a summary, and an interval with the cards of
-what it was computed from. A card is complete: `read_card` makes the plan again from its public
-numbers, and refuses a card that says anything else than that plan does. So a guarantee that is read
-was recomputed. The ends of an interval are computed again as well, unless its method draws at
-random; then the card lists them under `publishers_word`. The checksum is against accidents; it has
-no key, and is no signature: whoever can write a whole card can write another one, of a release that
-never was.
+There is one card for each kind: a release, a quantile, a summary, a composition with the cards of
+its parts, and an interval with those of what it was computed from. A card is complete: `read_card`
+makes the plan again from its public numbers, and refuses a card that says anything else than that
+plan does. So a guarantee that is read was recomputed. The ends of an interval are computed again as
+well, unless its method draws at random; then the card lists them under `publishers_word`. The
+checksum is against accidents; it has no key, and is no signature: whoever can write a whole card
+can write another one, of a release that never was.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 from pymc_privacy.arguments import flag, instance
 from pymc_privacy.arguments import path as checked_path
 from pymc_privacy.errors import ReleaseError
+from pymc_privacy.sanitize.compositions import CompositionRelease, GroupedComposition
 from pymc_privacy.sanitize.interval import PrivateInterval
 from pymc_privacy.sanitize.plain import to_plain
 from pymc_privacy.sanitize.quantiles import PrivateQuantile
@@ -33,6 +34,8 @@ FORMATS = {
     PrivateQuantile: "pymc-privacy quantile card",
     SummaryRelease: "pymc-privacy summary card",
     PrivateInterval: "pymc-privacy interval card",
+    CompositionRelease: "pymc-privacy composition card",
+    GroupedComposition: "pymc-privacy grouped composition card",
 }
 
 
@@ -41,8 +44,9 @@ def release_card(release: Any) -> dict[str, Any]:
 
     Parameters
     ----------
-    release : Release, PrivateQuantile or PrivateInterval
-        Or the summary that an interval of centre and scale was computed from.
+    release : Release, CompositionRelease, PrivateQuantile or PrivateInterval
+        Or a `GroupedComposition`, or the summary that an interval of centre and scale was computed
+        from.
 
     Raises
     ------
@@ -64,7 +68,7 @@ def release_card(release: Any) -> dict[str, Any]:
     (1.0, 'proven')
     """
     kinds = tuple(FORMATS)
-    wanted = "a Release, a PrivateQuantile or a PrivateInterval"
+    wanted = "a Release, a CompositionRelease, a PrivateQuantile or a PrivateInterval"
     instance("release", release, kinds, wanted, error=ReleaseError)
     [kind] = [kind for kind in kinds if isinstance(release, kind)]
     fields = {"format": FORMATS[kind], "version": VERSION, **_FIELDS[kind](release)}
@@ -169,11 +173,45 @@ def _of_interval(interval: PrivateInterval) -> dict[str, Any]:
     }
 
 
+def _of_composition(composition: CompositionRelease) -> dict[str, Any]:
+    return {
+        **_of_plan(composition),
+        "group": composition.group,
+        "size": composition.size,
+        "threshold": composition.threshold,
+        "releases": [release_card(release) for release in composition.releases],
+        "not_protected": list(NOT_PROTECTED),
+    }
+
+
+def _of_groups(grouped: GroupedComposition) -> dict[str, Any]:
+    return {
+        **_of_plan(grouped),
+        "groups": [release_card(one) for one in grouped.groups],
+        "not_protected": list(NOT_PROTECTED),
+    }
+
+
+def _of_plan(published: CompositionRelease | GroupedComposition) -> dict[str, Any]:
+    plan = asdict(published.plan)
+    return {
+        "warning": SIMULATED if published.simulated else None,
+        "name": published.name,
+        "published": published.published,
+        "label": published.label,
+        "assumptions": list(published.assumptions),
+        "plan": {**_listed(plan), "guarantee": to_plain(published.guarantee)},
+        "guarantee": to_plain(published.guarantee),
+    }
+
+
 _FIELDS: dict[type, Any] = {
     Release: _of_release,
     PrivateQuantile: _of_quantile,
     SummaryRelease: _of_summary,
     PrivateInterval: _of_interval,
+    CompositionRelease: _of_composition,
+    GroupedComposition: _of_groups,
 }
 
 
@@ -182,7 +220,8 @@ def write_card(release: Any, path: str | os.PathLike[str], *, overwrite: bool = 
 
     Parameters
     ----------
-    release : Release, PrivateQuantile or PrivateInterval
+    release : Release, CompositionRelease, PrivateQuantile or PrivateInterval
+        Or a `GroupedComposition`.
     path : path_like
     overwrite : bool
         Whether a file that is there may be lost; a card is all that is left of a release.

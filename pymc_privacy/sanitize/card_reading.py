@@ -16,6 +16,12 @@ from typing import Any
 from pymc_privacy.arguments import path as checked_path
 from pymc_privacy.errors import PrivacyError, ReleaseError
 from pymc_privacy.sanitize.card import FORMATS, VERSION, release_card, same
+from pymc_privacy.sanitize.composition_plan import CompositionPlan
+from pymc_privacy.sanitize.compositions import (
+    MOST_GROUPS,
+    CompositionRelease,
+    GroupedComposition,
+)
 from pymc_privacy.sanitize.families import OWN, SummaryBounds
 from pymc_privacy.sanitize.interval import PrivateInterval
 from pymc_privacy.sanitize.lattice import Lattice
@@ -35,7 +41,7 @@ _POWER = re.compile(r"1(?:/[0-9]{1,400})?|[0-9]{1,400}")
 
 
 def read_card(source: Any) -> Any:
-    """Return what a card describes: a release, a quantile or an interval.
+    """Return what a card describes: a release, a composition, a quantile or an interval.
 
     Everything that follows from other entries is computed again, the guarantee and its label
     above all, and a card that says otherwise is refused. That its numbers were really published is
@@ -175,11 +181,44 @@ def _evidence(plain: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(map(_made, listed))
 
 
+def _composition(plain: dict[str, Any]) -> CompositionRelease:
+    fields = dict(plain["plan"])
+    plan = CompositionPlan(
+        name=fields.pop("name"),
+        parts=fields.pop("parts"),
+        guarantee=from_plain(fields.pop("guarantee")),  # type: ignore[arg-type]
+        threshold=_optional(_float, fields.pop("threshold")),
+        thresholds=_optional(_edges, fields.pop("thresholds")),
+        grouped=fields.pop("grouped"),
+        **{key: _float(value) for key, value in fields.items()},
+    )
+    releases = _cards(plain["releases"], Release, most=3)
+    return CompositionRelease(plan, releases, _optional(_text, plain["group"]))
+
+
+def _edges(plain: Any) -> tuple[float, ...]:
+    return tuple(map(_float, _list(plain)))
+
+
+def _groups(plain: dict[str, Any]) -> GroupedComposition:
+    return GroupedComposition(_cards(plain["groups"], CompositionRelease, most=MOST_GROUPS))
+
+
+def _cards(listed: Any, kind: type, *, most: int) -> tuple[Any, ...]:
+    """Return what cards within a card describe, if they are of a kind and not too many."""
+    formats = {card["format"] if isinstance(card, dict) else None for card in _list(listed)}
+    if len(listed) > most or not formats <= {FORMATS[kind]}:
+        raise ReleaseError("A card of several must hold those of its parts; got others.")
+    return tuple(map(_made, listed))
+
+
 _MAKERS: dict[type, Callable[[dict[str, Any]], Any]] = {
     Release: _release,
     PrivateQuantile: _quantile,
     SummaryRelease: _summary,
     PrivateInterval: _interval,
+    CompositionRelease: _composition,
+    GroupedComposition: _groups,
 }
 
 

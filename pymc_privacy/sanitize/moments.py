@@ -9,11 +9,45 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 
+from pymc_privacy.accounting import Neighbours
+
 # Contributions are computed in floats; their errors are far below this share of the sensitivity.
 ROUNDING = Fraction(1, 2**40)
+
+
+class KnownTotal(Protocol):
+    """A total whose L1 sensitivity is known to be less than its bounds say, and why."""
+
+    @property
+    def name(self) -> str:
+        """Return what is contributed; it determines everything else."""
+
+    @property
+    def bounds(self) -> tuple[tuple[float, float], ...]:
+        """Return the bounds of each contribution."""
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """Return what the sensitivity was proved for."""
+
+    @property
+    def whole(self) -> bool:
+        """Return whether contributions are integers."""
+
+    @property
+    def l1(self) -> Fraction:
+        """Return the L1 sensitivity, with what floats may get wrong."""
+
+    @property
+    def proof(self) -> str:
+        """Return the argument in one sentence."""
+
+    def are(self, contributions: np.ndarray) -> bool:
+        """Tell whether contributions are what the proof is about."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +69,8 @@ class Moments:
     bounds: tuple[tuple[float, float], ...]
     l1: Fraction
     proof: str
+    neighbours: Neighbours = "replace_one"
+    whole: bool = False
 
     def of(self, values: np.ndarray) -> np.ndarray:
         """Return the contributions of records on [-1, 1], one row each.

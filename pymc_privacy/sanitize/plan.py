@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from pymc_privacy.accounting import Guarantee, PureDP
-from pymc_privacy.arguments import flag, instance, integer, refusal, sentences, title
+from pymc_privacy.arguments import flag, instance, integer, refusal, sentences, shown, title
 from pymc_privacy.errors import ReleaseError
 from pymc_privacy.mechanisms import (
     AdditiveMechanism,
@@ -32,9 +32,10 @@ from pymc_privacy.sanitize.calibrate import (
     level_of,
     promised,
 )
+from pymc_privacy.sanitize.known import known_total
 from pymc_privacy.sanitize.lattice import Lattice, checked_bounds, power_of_two
 from pymc_privacy.sanitize.ledger import Ledger
-from pymc_privacy.sanitize.moments import MOMENTS, Moments
+from pymc_privacy.sanitize.moments import KnownTotal
 
 
 class Totals(NamedTuple):
@@ -60,8 +61,8 @@ class ReleasePlan:
     stated : float, optional
         A sensitivity that the curator states.
     moments : str, optional
-        The name of what is contributed, where its sensitivity is known; other contributions are
-        refused.
+        The name of what is contributed, as of moments or of shares, where its sensitivity is
+        known; other contributions are refused.
     words : tuple of str
         What else is taken on trust.
 
@@ -103,19 +104,25 @@ class ReleasePlan:
         # What cannot be computed with could be published, and read by nobody.
         self.mechanism  # noqa: B018
 
+    @cached_property
+    def known(self) -> KnownTotal | None:
+        """Return what is known of the total, by its name."""
+        return known_total(self.moments, self.guarantee.neighbours)
+
     def _check_moments(self) -> None:
-        known = MOMENTS.get(self.moments) if isinstance(self.moments, str) else None
+        known = self.known
         if (
             known is None
             or self.lattice.bounds != known.bounds
+            or self.lattice.scalar
+            or self.whole != known.whole
             or self.stated is not None
             or not isinstance(self.guarantee, PureDP)
-            or self.guarantee.neighbours != "replace_one"
         ):
             raise ReleaseError(
-                f"moments must be one of {', '.join(map(repr, MOMENTS))} with the bounds of these, "
-                "pure privacy and replaced records, for which their sensitivity was proved; got "
-                f"{self.moments!r} with bounds {self.lattice.bounds}."
+                "moments must be the name of a total whose sensitivity was proved for these "
+                "neighbours, with its bounds and pure privacy; got "
+                f"{shown(self.moments)} with bounds {shown(self.lattice.bounds)}."
             )
 
     @cached_property
@@ -126,7 +133,7 @@ class ReleasePlan:
             self.guarantee,
             whole=self.whole,
             stated=self.stated,
-            moments=None if self.moments is None else MOMENTS[self.moments],
+            known=self.known,
         )
 
     @property
@@ -194,10 +201,10 @@ class ReleasePlan:
                 f"contributions must have one row for each of the {size} records that were "
                 f"declared with size=; got {len(rows)}."
             )
-        if self.moments is not None and not MOMENTS[self.moments].are(rows):
+        if self.known is not None and not self.known.are(rows):
             raise ReleaseError(
-                f"contributions must be {self.moments} of numbers in [-1, 1], for which the "
-                "sensitivity of this plan was proved; got others."
+                f"contributions must be {self.moments} of records within their bounds, for which "
+                "the sensitivity of this plan was proved; got others."
             )
         integers = self.lattice.totals(rows[:, 0] if self.lattice.scalar else rows)
         return Totals(tuple(integers), len(rows))
@@ -243,11 +250,13 @@ def plan_release(
     return ReleasePlan(name, Lattice(pairs, cell, scalar), guarantee, whole=whole, stated=stated)
 
 
-def plan_moments(moments: Moments, guarantee: Guarantee, name: str) -> ReleasePlan:
-    """Return the plan of a release of moments, which this package computes itself."""
-    cell = granularity_for(moments.bounds, guarantee, None)
-    lattice = Lattice(moments.bounds, cell, scalar=False)
-    return ReleasePlan(name, lattice, guarantee, moments=moments.name)
+def plan_moments(
+    known: KnownTotal, guarantee: Guarantee, name: str, words: tuple[str, ...] = ()
+) -> ReleasePlan:
+    """Return the plan of a release of moments or shares, which this package computes itself."""
+    cell = 1.0 if known.whole else granularity_for(known.bounds, guarantee, None)
+    lattice = Lattice(known.bounds, cell, scalar=False)
+    return ReleasePlan(name, lattice, guarantee, whole=known.whole, moments=known.name, words=words)
 
 
 def checked_size(size: Any, guarantee: Guarantee) -> int | None:

@@ -177,6 +177,10 @@ class Release:
         """Return whether the noise was seedable, so that this must not be published."""
         return self.sampler == "simulated"
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return what was published, where an array is wanted."""
+        return np.array(self.value, dtype=dtype)
+
     def statement(self) -> str:
         """Say in sentences what was published, what is promised, and what is not."""
         law = f"discrete {self.calibration.family.title()}, scale {self.scale:g}"

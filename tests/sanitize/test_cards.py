@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -26,6 +27,7 @@ from tests.stochastic import seed_of
 
 REPLACE = {"neighbours": "replace_one"}
 RECORDS = [0.2, 0.9, 0.4]
+DAYS = [[0.3, 0.7, 0.0], [0.5, 0.4, 0.1], [0.3, 0.3, 0.4]]
 ANSWERS = [0, 1, 1, 0] * 10
 
 
@@ -45,6 +47,25 @@ def posterior_of(releases, assumptions=(), **more):
         name="p",
         **more,
     )
+
+
+def compositions():
+    """Return one of every kind that is published of shares."""
+    numbers = {"epsilon": 1.0, **REPLACE}
+    with pytest.warns(InsecureNoiseWarning):
+        rehearsed = pmp.simulate_composition(
+            np.random.default_rng(2), DAYS, threshold=0.2, **numbers
+        )
+    return {
+        "composition": pmp.release_composition(
+            DAYS, thresholds=(0.001, 0.05), means=0.1, name="days", **numbers
+        ),
+        "means": pmp.release_composition(
+            DAYS, means=1, epsilon=0.3, neighbours="add_remove", unit="one household"
+        ),
+        "groups": pmp.release_composition(DAYS, threshold=0.1, by=["a", "b", "b"], **numbers),
+        "rehearsed composition": rehearsed,
+    }
 
 
 def published_things():
@@ -108,6 +129,7 @@ def published_things():
             epsilon=40.0,
         ),
         "ends": pmp.pp_interval(rng.beta(3, 5, 50), bounds=(0, 1), epsilon=40.0),
+        **compositions(),
         "nominal": pmp.precise(
             rng.beta(3, 5, 50), bounds=(0, 1), density_bound=8.0, samples=50, epsilon=1.0, rng=rng
         ),
@@ -123,7 +145,7 @@ KINDS = [
     *("laplace", "integers", "gaussian", "approximate", "columns", "asserted", "quantile"),
     *("noise-aware", "moments", "multiple", "summary", "stated", "ends", "nominal", "simulated"),
     *("slope", "foreign", "foreign summary", "posterior", "public", "rehearsal"),
-    "centre and spread",
+    *("centre and spread", "composition", "means", "groups", "rehearsed composition"),
 ]
 
 
@@ -141,9 +163,9 @@ def test_everything_published_has_a_card_that_gives_it_back(kind, things, tmp_pa
 
 def test_labels_follow_evidence(things):
     labels = {kind: things[kind].label for kind in KINDS}
-    conditional = {"asserted", "stated", "foreign", "foreign summary", "public"}
+    conditional = {"asserted", "stated", "foreign", "foreign summary", "public", "groups"}
     assert {kind for kind in KINDS if labels[kind] == "conditional"} == conditional
-    nominal = {"nominal", "simulated", "rehearsal"}
+    nominal = {"nominal", "simulated", "rehearsal", "rehearsed composition"}
     assert {kind for kind in KINDS if labels[kind] == "nominal"} == nominal
     asserted = things["asserted"]
     assert any("stated by the curator, and not checked" in a for a in asserted.assumptions)
@@ -196,8 +218,42 @@ def is_borne_out(interval):
     )
 
 
+def proved_l1(name, neighbours):
+    """Return the L1 sensitivity of a total that has a name, from the words of the name."""
+    known = {"(v, v^2)": 9 / 4, "(v, v^2, t, v t, t^2)": 13 / 2}
+    if name in known:
+        return known[name]
+    if name.startswith("smallest of"):
+        return 2.0 if neighbours == "replace_one" else 1.0
+    if match := re.fullmatch(r"log max\(x, (.*)\) of (.*) shares", name):
+        # Between records that are uniform on k parts and on m others, of all k and m.
+        a, d = float(match[1]), int(match[2])
+        records = [[1 / k] * k + [0.0] * (d - k) for k in range(1, d + 1)]
+        if neighbours == "add_remove":
+            records = [[max(1 - (d - 1) * a, 1 / d)] + [min(a, 1 / d)] * (d - 1)]
+            return max(sum(-math.log(max(x, a)) for x in r) for r in records)
+        pairs = [(r, list(reversed(s))) for r in records for s in records]
+        moved = [[math.log(max(x, a) / max(y, a)) for x, y in zip(*p, strict=True)] for p in pairs]
+        return max(sum(map(abs, differences)) for differences in moved)
+    assert re.fullmatch("[0-9]+ shares", name)
+    return 2.0 if neighbours == "replace_one" else 1.0
+
+
+def is_sum_of_parts(composition):
+    """Return whether the parts of a composition are true, and their budgets add up to it."""
+    total = sum(Fraction(repr(part.guarantee.epsilon)) for part in composition.releases)
+    whole = Fraction(repr(composition.guarantee.epsilon))
+    assert composition.label == "proven"
+    return total <= whole and all(map(is_true_or_conditional, composition.releases))
+
+
 def is_true_or_conditional(made):
     """Return whether what is stated holds, by arithmetic that the package has no part in."""
+    if isinstance(made, pmp.GroupedComposition):
+        # Each person is in one group: what is promised must hold in each.
+        return made.label == "nominal" or bool(made.assumptions)
+    if isinstance(made, pmp.CompositionRelease) and made.label == "proven":
+        return is_sum_of_parts(made)
     if isinstance(made, pmp.PrivateInterval):
         return made.guarantee is None or is_borne_out(made)
     if made.label != "proven":
@@ -209,9 +265,12 @@ def is_true_or_conditional(made):
     plain = pmp.release_card(made)
     cell, scale = Fraction(plain["granularity"]), Fraction(plain["noise"]["scale"])
     moved = spans(plain["bounds"], cell, plain["guarantee"]["neighbours"])
-    known = {"(v, v^2)": Fraction(9, 4), "(v, v^2, t, v t, t^2)": Fraction(13, 2)}
-    if plain["moments"] in known:  # and each column of both records may be rounded by half a cell
-        moved = [min(sum(moved), known[plain["moments"]] / cell + len(moved))]
+    if plain["moments"] is not None:
+        # Each column of both records may be rounded by half a cell; floats have 52 bits.
+        neighbours = plain["guarantee"]["neighbours"]
+        known = Fraction(proved_l1(plain["moments"], neighbours) * (1 - 2**-50)) / cell
+        known += 0 if cell == 1 else Fraction(len(moved), 1 + (neighbours == "add_remove"))
+        moved = [min(sum(moved), known)]
     if plain["guarantee"]["measure"] == "pure":
         return sum(moved) / scale <= Fraction(repr(plain["guarantee"]["epsilon"]))
     if plain["guarantee"]["measure"] == "zero_concentrated":
@@ -296,8 +355,9 @@ def sealed_again(plain):
     """Return the card with the checksums of a forger, who can compute them as well."""
     try:
         fields = {key: value for key, value in plain.items() if key != "checksum"}
-        if isinstance(fields.get("releases"), list):
-            fields["releases"] = [sealed_again(part) for part in fields["releases"]]
+        for several in ("releases", "groups"):
+            if isinstance(fields.get(several), list):
+                fields[several] = [sealed_again(part) for part in fields[several]]
         return {**fields, "checksum": cards._checksum(fields)}
     except (TypeError, AttributeError):
         return plain
