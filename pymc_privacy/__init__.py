@@ -14,6 +14,7 @@ from pymc_privacy.distributions.privatized import Privatized
 from pymc_privacy.distributions.records import Records
 from pymc_privacy.inference.intervals import posterior_interval
 from pymc_privacy.inference.maximum_likelihood import maximum_likelihood
+from pymc_privacy.inference.online import Stream, online
 from pymc_privacy.inference.posterior_counts import posterior_counts, window_error
 from pymc_privacy.inference.precise import precise
 from pymc_privacy.inference.resampling import likelihood_ratio
@@ -86,6 +87,7 @@ from pymc_privacy.sanitize import (
     summary_interval,
     write_card,
 )
+from pymc_privacy.sanitize.queries import BinnedQuery, ClippedQuery, Query
 from pymc_privacy.step_methods import (
     BirthDeath,
     CountStates,
@@ -100,8 +102,10 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "ApproximateDP",
+    "BinnedQuery",
     "BirthDeath",
     "Clamped",
+    "ClippedQuery",
     "CompositionRelease",
     "CountStates",
     "CustomMechanism",
@@ -127,6 +131,7 @@ __all__ = [
     "PrivatizedComposition",
     "Proportion",
     "PureDP",
+    "Query",
     "RandomizedResponse",
     "Rate",
     "RecordSweep",
@@ -135,6 +140,7 @@ __all__ = [
     "Rounded",
     "SizeGap",
     "Slope",
+    "Stream",
     "Study",
     "Suppressed",
     "TruncatedLaplace",
@@ -156,6 +162,7 @@ __all__ = [
     "maximum_likelihood",
     "multiple_sanitization_interval",
     "noise_aware_interval",
+    "online",
     "plot_acceptance",
     "plot_ascent",
     "plot_interval",

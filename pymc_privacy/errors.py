@@ -46,6 +46,10 @@ class StudyError(PrivacyError):
     """A study was asked for something that it could not resume or repeat."""
 
 
+class StreamError(PrivacyError):
+    """A stream of releases was asked for, or given, what does not belong to it."""
+
+
 class SamplingError(PrivacyError):
     """Sampling ended before there was a draw to return."""
 
@@ -60,6 +64,10 @@ class MixingWarning(UserWarning):
 
 class ComparisonWarning(UserWarning):
     """What was asked for can be computed, but compares no models."""
+
+
+class DesignWarning(UserWarning):
+    """Queries can be asked by such a rule, but will not tell what is to be estimated."""
 
 
 class InsecureNoiseWarning(UserWarning):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import xarray as xr
 from arviz_stats import ess, rhat
 
 from pymc_privacy._compat import Model
-from pymc_privacy.accounting import compose
+from pymc_privacy.accounting import PureDP, compose
 from pymc_privacy.errors import (
     CapacityError,
     CapacityWarning,
@@ -23,6 +23,7 @@ from pymc_privacy.mechanisms import Mechanism
 from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.releases import is_release
 from pymc_privacy.model.sized_records import is_sized, size_of
+from pymc_privacy.sanitize.queries import Query
 
 RHAT_LIMIT = 1.05
 ESS_PER_CHAIN = 25
@@ -55,6 +56,76 @@ def attach_privacy(result: xr.DataTree, model: Model) -> None:
             },
         )
     )
+
+
+def stream_result(
+    model: Model,
+    record: Any,
+    values: Mapping[str, np.ndarray],
+    statistics: Mapping[str, np.ndarray],
+    answers: Sequence[tuple[Query, float]],
+    numbers: Mapping[str, float],
+) -> xr.DataTree:
+    """Return the posterior of a stream: draws (chain, draw, ...), and what each release did.
+
+    Parameters
+    ----------
+    model, record
+    values
+        Draws of parameters and of what the model computes from them.
+    statistics
+        Of shape (chain, release).
+    answers
+        Queries and their releases.
+    numbers
+        Attributes of the posterior.
+    """
+    queries, releases = [query for query, _ in answers], [release for _, release in answers]
+    mechanisms = _each(str, [query.mechanism for query in queries])
+    guarantees = _each(str, [query.guarantee for query in queries])
+    number = {"release": np.arange(len(answers))}
+    groups = {
+        "posterior": labelled_draws(model, values, ("chain", "draw")).assign_attrs(**numbers),
+        "sample_stats": xr.Dataset(
+            {name: (("chain", "release"), value) for name, value in statistics.items()},
+            coords=number,
+        ),
+        "observed_data": xr.Dataset({"released": ("release", np.array(releases))}, coords=number),
+        "constant_data": xr.Dataset(
+            {"query": ("release", np.array([q.to_json() for q in queries], dtype=str))},
+            coords=number,
+        ),
+        "privacy": xr.Dataset(
+            {
+                "mechanism": ("release", np.array(mechanisms, dtype=str)),
+                "guarantee": ((), np.array(_weakest(queries), dtype=str)),
+                "guarantee_of_each": ("release", np.array(guarantees, dtype=str)),
+                "local": ("release", np.ones(len(answers), dtype=bool)),
+            },
+            coords=number,
+            attrs={
+                "records": json.dumps([record.name]),
+                "target": "p(parameters | releases), the records integrated out",
+                "users": "one release each; presence and order are public",
+            },
+        ),
+    }
+    return xr.DataTree.from_dict(groups)
+
+
+def _each(function: Callable[[Any], str], values: Sequence[Any]) -> list[str]:
+    """Apply a function that takes its time; most values are equal to some other."""
+    known = {value: function(value) for value in set(values)}
+    return [known[value] for value in values]
+
+
+def _weakest(queries: Sequence[Query]) -> str:
+    """Return what is promised to every user, who has answered one of the queries."""
+    guarantees = {query.guarantee for query in queries}
+    pure = [one for one in guarantees if isinstance(one, PureDP)]
+    if pure and len(pure) == len(guarantees):
+        return str(max(pure, key=lambda one: one.epsilon))
+    return "; or ".join(sorted(map(str, guarantees))) or "nothing was released"
 
 
 def posterior_draws(source: Any, var_names: Any = None) -> dict[str, np.ndarray]:
@@ -252,15 +323,15 @@ def labelled(model: Model, values: Mapping[str, np.ndarray]) -> xr.Dataset:
 
 
 def labelled_draws(
-    model: Model, values: Mapping[str, np.ndarray], leading: str | None = None
+    model: Model, values: Mapping[str, np.ndarray], leading: str | Sequence[str] | None = None
 ) -> xr.Dataset:
-    """Return the same of several draws, which are counted by a first dimension."""
+    """Return the same of several draws, which are counted by one or more first dimensions."""
     variables, coords = {}, {}
-    for rv in model.free_RVs:
+    first = (leading,) if isinstance(leading, str) else tuple(leading or ())
+    for rv in (*model.free_RVs, *model.deterministics):
         if rv.name not in values:
             continue
         value = np.asarray(values[rv.name])
-        first = () if leading is None else (leading,)
         shape = value.shape[len(first) :]
         dims = model.named_vars_to_dims.get(rv.name) or [None] * len(shape)
         names = [dim or f"{rv.name}_dim_{k}" for k, dim in enumerate(dims)]

@@ -54,7 +54,10 @@ class Journal:
     @contextmanager
     def writing(self) -> Iterator[Writer]:
         """Lock the file, cut off a torn line, and hand out what appends to it."""
-        with _locked(self.path, self._open):
+        refusal = StudyError(
+            f"One run at a time may write the results of a study; {self.path} is in use by another."
+        )
+        with locked(self.path, self._open, refusal):
             self.read()
             descriptor = self._open(self.path, os.O_APPEND)
             try:
@@ -63,7 +66,7 @@ class Journal:
                 writer = Writer(descriptor)
                 if b"\n" not in text:
                     writer.append(json.dumps(self.identity))
-                    _sync_folder(self.path.parent)
+                    sync_folder(self.path.parent)
                 yield writer
             finally:
                 os.close(descriptor)
@@ -107,12 +110,9 @@ class Writer:
 
 
 @contextmanager
-def _locked(path: Path, opened: Callable[[str], int]) -> Iterator[None]:
+def locked(path: Path, opened: Callable[[str], int], refusal: Exception) -> Iterator[None]:
     """Hold a lock beside the file; without fcntl, as on Windows, only within this process."""
     key = path.resolve()
-    refusal = StudyError(
-        f"One run at a time may write the results of a study; {path} is in use by another."
-    )
     if key in _OPEN:
         raise refusal
     # Closing any descriptor of a file drops its POSIX locks, and the results are read while they
@@ -134,7 +134,7 @@ def _locked(path: Path, opened: Callable[[str], int]) -> Iterator[None]:
         _OPEN.discard(key)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make the name of a new file as durable as its content, where the system can."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
