@@ -1,9 +1,11 @@
 """Exact Bayesian inference from differentially private releases, inside PyMC."""
 
 from pymc_privacy.accounting import (
+    FDP,
     ApproximateDP,
     GaussianDP,
     PureDP,
+    RenyiDP,
     ZeroConcentratedDP,
     compose,
 )
@@ -101,6 +103,7 @@ from pymc_privacy.studies import Study
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "FDP",
     "ApproximateDP",
     "BinnedQuery",
     "BirthDeath",
@@ -137,6 +140,7 @@ __all__ = [
     "RecordSweep",
     "Records",
     "Release",
+    "RenyiDP",
     "Rounded",
     "SizeGap",
     "Slope",

@@ -79,6 +79,10 @@ def measure(generator, settings):
     return {"value": 1.0}
 
 
+def squared(alpha):
+    return (1 - alpha) ** 2
+
+
 class Case:
     """A public name, good arguments, and the kind of each; `?` after a kind allows None."""
 
@@ -159,6 +163,10 @@ def cases(folder):
             ),
         ],
         "PureDP": [Case(pmp.PureDP, {"epsilon": 1.0}, epsilon="positive", **LABELS)],
+        "RenyiDP": [
+            Case(pmp.RenyiDP, {"alpha": 2.0, "epsilon": 1.0}, epsilon="positive", **LABELS),
+        ],
+        "FDP": [Case(pmp.FDP, {"tradeoff": constant(squared)}, tradeoff="function", **LABELS)],
         "GaussianDP": [Case(pmp.GaussianDP, {"mu": 1.0}, mu="positive", **LABELS)],
         "ZeroConcentratedDP": [
             Case(pmp.ZeroConcentratedDP, {"rho": 1.0}, rho="positive", **LABELS)
@@ -308,9 +316,10 @@ def cases(folder):
         "compose": [
             Case(
                 lambda one, **kw: pmp.compose(one, PURE, **kw),
-                {"one": PURE, "delta": 0.01},
+                {"one": PURE, "delta": 0.01, "parallel": False},
                 one="guarantee",
                 delta="probability?",
+                parallel="flag",
             ),
             Case(
                 lambda mu, delta: pmp.compose(pmp.GaussianDP(mu), pmp.PureDP(1.0), delta=delta),

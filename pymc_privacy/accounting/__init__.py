@@ -10,13 +10,17 @@ from pymc_privacy.accounting.guarantees import (
     PureDP,
     ZeroConcentratedDP,
 )
+from pymc_privacy.accounting.renyi import RenyiDP
+from pymc_privacy.accounting.tradeoff import FDP
 
 __all__ = [
+    "FDP",
     "ApproximateDP",
     "GaussianDP",
     "Guarantee",
     "Neighbours",
     "PureDP",
+    "RenyiDP",
     "ZeroConcentratedDP",
     "compose",
     "gaussian_scale",

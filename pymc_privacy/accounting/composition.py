@@ -19,22 +19,37 @@ from pymc_privacy.accounting.guarantees import (
     labels,
     left_after,
 )
+from pymc_privacy.accounting.parallel import at_each_order, simplest, weakest
+from pymc_privacy.accounting.privacy_loss import composed
 from pymc_privacy.accounting.profiles import gaussian_profile, least_epsilon, solve
-from pymc_privacy.arguments import shown
+from pymc_privacy.accounting.renyi import RenyiDP
+from pymc_privacy.accounting.tradeoff import FDP
+from pymc_privacy.arguments import flag, shown
 from pymc_privacy.errors import GuaranteeError
 
 _MOST_OUTCOMES = 2**14  # of randomized responses whose composition is listed in full
 
 
-def compose(*guarantees: Guarantee, delta: float | None = None) -> Guarantee:
+def compose(
+    *guarantees: Guarantee, delta: float | None = None, parallel: bool = False
+) -> Guarantee:
     """Return a guarantee that holds for all the releases together.
 
     Mechanisms may be chosen in view of earlier releases, their guarantees may not (not checked).
 
     Without `delta`, epsilons add (pure), epsilons and deltas add (approximate, with pure or not),
     rhos add (zero-concentrated; Bun & Steinke 2016, Lemma 1.7) and mus add in squares (Gaussian;
-    Dong, Roth & Su 2022, Corollary 3.3). Other mixes, without an approximate guarantee, are summed
-    as zCDP, which each of them implies.
+    Dong, Roth & Su 2022, Corollary 3.3). Renyi divergences add at each order (Mironov 2017,
+    Proposition 1), those of other guarantees included. Trade-off functions are multiplied (Dong,
+    Roth & Su 2022, Theorem 3.2) by the law of the privacy loss, on a grid, from the safe side.
+    Other mixes, without an approximate guarantee, are summed as zCDP, which each of them implies.
+
+    In parallel, each release has seen a part of the records of its own, and the weakest guarantee
+    is that of all (McSherry 2009, Theorem 4). What must hold is not checked: the parts are pairwise
+    disjoint; which one a record belongs to was fixed without looking at any other record; and a
+    record that is exchanged stays in its part. For neighbours "add_remove", parts may therefore be
+    defined by what a record says, as regions or age groups are. For "replace_one" they may not,
+    since a replacement could then change two parts: there, parts are lists of row numbers, say.
 
     With `delta`, the answer is the `ApproximateDP` with the smallest epsilon among
 
@@ -53,7 +68,10 @@ def compose(*guarantees: Guarantee, delta: float | None = None) -> Guarantee:
     *guarantees : Guarantee
         All with the same neighbours and the same unit.
     delta : float, optional
-        In (0, 1). Required where approximate guarantees meet Gaussian or zero-concentrated ones.
+        In (0, 1). Required where approximate guarantees meet Gaussian, zero-concentrated or Renyi
+        ones.
+    parallel : bool
+        The releases are of pairwise disjoint parts of the records, as said above.
 
     Raises
     ------
@@ -77,6 +95,12 @@ def compose(*guarantees: Guarantee, delta: float | None = None) -> Guarantee:
       extensions, and lower bounds", Theory of Cryptography Conference (TCC).
     - Dong, J., Roth, A. and Su, W. J. (2022), "Gaussian differential privacy", Journal of the Royal
       Statistical Society, Series B 84(1), 3-37.
+    - Mironov, I. (2017), "Renyi differential privacy", IEEE Computer Security Foundations Symposium
+      (CSF).
+    - McSherry, F. (2009), "Privacy integrated queries", ACM SIGMOD.
+    - Doroshenko, V., Ghazi, B., Kamath, P., Kumar, R. and Manurangsi, P. (2022), "Connect the dots:
+      tighter discrete approximations of privacy loss distributions", Proceedings on Privacy
+      Enhancing Technologies.
     - Zhu, Y., Dong, J. and Wang, Y.-X. (2022), "Optimal accounting of differential privacy via
       characteristic function", International Conference on Artificial Intelligence and Statistics
       (AISTATS).
@@ -87,11 +111,22 @@ def compose(*guarantees: Guarantee, delta: float | None = None) -> Guarantee:
     PureDP(epsilon=1.5, neighbours=None, unit='one record')
     >>> round(compose(*[PureDP(0.1)] * 100, delta=1e-6).epsilon, 3)
     4.775
+    >>> compose(PureDP(0.5), PureDP(1.0), parallel=True)
+    PureDP(epsilon=1.0, neighbours=None, unit='one record')
     """
     _check_composable(guarantees)
+    delta = None if delta is None else checked("delta", delta)
+    if flag("parallel", parallel, error=GuaranteeError):
+        return weakest(guarantees, delta)
+    tradeoffs = any(isinstance(guarantee, FDP) for guarantee in guarantees)
+    guarantees = tuple(map(simplest, guarantees))
     label = labels(guarantees[0])
+    if tradeoffs and delta is None and all(isinstance(g, GaussianDP) for g in guarantees):
+        return FDP.of(compose(*guarantees))
+    if any(isinstance(g, FDP) for g in guarantees) or (tradeoffs and delta is None):
+        whole = FDP(composed(_fewer(guarantees)), **label)
+        return whole if delta is None else whole.to_approximate(delta)
     if delta is not None:
-        delta = checked("delta", delta)
         return ApproximateDP(_composed_epsilon(guarantees, delta), delta, **label)
     kinds = {type(guarantee) for guarantee in guarantees}
     epsilon = math.fsum(_values(guarantees, PureDP | ApproximateDP, "epsilon"))
@@ -105,11 +140,21 @@ def compose(*guarantees: Guarantee, delta: float | None = None) -> Guarantee:
         )
     if ApproximateDP in kinds:
         raise GuaranteeError(
-            "delta must be given where approximate guarantees meet Gaussian or zero-concentrated "
-            "ones (these have an epsilon for each delta, and one must be chosen); got None."
+            "delta must be given where approximate guarantees meet Gaussian, zero-concentrated or "
+            "Renyi ones (these have an epsilon for each delta, and one must be chosen); got None."
         )
+    if RenyiDP in kinds:
+        return at_each_order(guarantees, math.fsum)
     rhos = [guarantee.to_zero_concentrated().rho for guarantee in guarantees]
     return ZeroConcentratedDP(math.fsum(rhos), **label)
+
+
+def _fewer(guarantees: tuple[Guarantee, ...]) -> list[Guarantee]:
+    """Put together what adds up without a loss: Gaussian guarantees, and Renyi divergences."""
+    kinds: list[Any] = [GaussianDP, ZeroConcentratedDP | RenyiDP]
+    groups = [[g for g in guarantees if isinstance(g, kind)] for kind in kinds]
+    rest = [g for g in guarantees if not isinstance(g, GaussianDP | ZeroConcentratedDP | RenyiDP)]
+    return [*rest, *(compose(*group) for group in groups if group)]
 
 
 def _composed_epsilon(guarantees: tuple[Guarantee, ...], delta: float) -> float:
@@ -118,7 +163,14 @@ def _composed_epsilon(guarantees: tuple[Guarantee, ...], delta: float) -> float:
     mu = math.hypot(*_values(guarantees, GaussianDP, "mu"))
     rho = math.fsum(_values(guarantees, ZeroConcentratedDP, "rho"))
     failures = _values(guarantees, ApproximateDP, "delta")
-    left = left_after(failures, delta, needed=mu > 0 or rho > 0)
+    renyi = [g for g in guarantees if isinstance(g, RenyiDP)]
+    left = left_after(failures, delta, needed=mu > 0 or rho > 0 or bool(renyi))
+    if renyi:
+        others = [g for g in guarantees if isinstance(g, GaussianDP | ZeroConcentratedDP)]
+        pure = [PureDP(e, **labels(guarantees[0])) for e in epsilons]
+        rest = at_each_order((*renyi, *others), math.fsum).to_approximate(left).epsilon
+        whole = at_each_order((*renyi, *others, *pure), math.fsum).to_approximate(left).epsilon
+        return min(math.fsum([*epsilons, rest]), whole)
     rest = 0.0
     if rho:
         rest = ZeroConcentratedDP(rho + mu * mu / 2).to_approximate(left).epsilon
@@ -169,7 +221,7 @@ def _check_composable(guarantees: tuple[Guarantee, ...]) -> None:
             "got none."
         )
     for guarantee in guarantees:
-        if not isinstance(guarantee, PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP):
+        if not isinstance(guarantee, Guarantee):
             raise GuaranteeError(
                 "compose must be given guarantees such as PureDP(1.0) (of a mechanism pass its "
                 f".guarantee, of an epsilon say which kind it is); got {shown(guarantee)}."

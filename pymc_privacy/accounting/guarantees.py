@@ -9,6 +9,7 @@ evaluated at the returned value is at most the delta asked for. Two facts carry 
   exp(epsilon) (Kairouz, Oh & Viswanath 2015; Murtagh & Vadhan 2016, Lemma 3.2).
 * The canonical pair of mu-GDP is N(0, 1) and N(mu, 1) (Dong, Roth & Su 2022).
 
+Renyi divergences of chosen orders are in `renyi.py`, trade-off functions in `tradeoff.py`.
 "Lemma A.8" is that of Awan et al. on an unknown sample size.
 """
 
@@ -27,6 +28,7 @@ from pymc_privacy.accounting.profiles import (
     least_epsilon,
     log_or_least,
     solve,
+    upwards,
 )
 from pymc_privacy.arguments import Neighbours, neighbours, probability, real, title
 from pymc_privacy.errors import GuaranteeError
@@ -40,6 +42,7 @@ _MEANINGS = {
     "epsilon": "the largest log-ratio of probabilities under two neighbours",
     "delta": "the probability allowed to escape the bound epsilon",
     "rho": "the Renyi divergence per unit of order",
+    "alpha": "the order of the Renyi divergence",
     "mu": "sensitivity / scale of the Gaussian noise that leaks as much",
     "sensitivity": "how far one record can move the statistic",
     "scale": "the standard deviation of the noise",
@@ -51,6 +54,10 @@ class Guarantee(ABC):
 
     neighbours: Neighbours | None
     unit: str
+
+    @abstractmethod
+    def renyi(self, alpha: float) -> float:
+        """Bound the Renyi divergence of order alpha > 1 between releases of neighbours."""
 
     @abstractmethod
     def to_approximate(self, delta: float) -> "ApproximateDP":
@@ -118,7 +125,7 @@ class PureDP(Guarantee):
     unit: str = field(default="one record", kw_only=True)
 
     def __post_init__(self) -> None:
-        _settle(self, epsilon=checked("epsilon", self.epsilon))
+        settle(self, epsilon=checked("epsilon", self.epsilon))
 
     def delta(self, epsilon: float) -> float:
         """Bound the profile by that of randomized response, which attains it.
@@ -127,6 +134,21 @@ class PureDP(Guarantee):
         """
         above = checked("epsilon", epsilon, zero=True) - self.epsilon
         return (0.0 - math.expm1(min(above, 0.0))) / (1 + math.exp(-self.epsilon))
+
+    def renyi(self, alpha: float) -> float:
+        """Bound it by that of randomized response, which attains it; tight (Steinke 2024).
+
+        It is log(cosh((alpha - 1/2) epsilon) / cosh(epsilon / 2)) / (alpha - 1).
+        """
+        alpha = checked("alpha", alpha)
+        half = self.epsilon / 2
+        if alpha * half > 300:
+            # cosh(x) = exp(x) (1 + exp(-2 x)) / 2, and the larger one is exp(x) / 2 in floats.
+            grown = 2 * (alpha - 1) * half - math.log1p(math.exp(-2 * half))
+        else:
+            product = math.sinh(alpha * half) * math.sinh((alpha - 1) * half)
+            grown = math.log1p(2 * product / math.cosh(half))
+        return min(upwards(grown / (alpha - 1)), self.epsilon)
 
     def to_approximate(self, delta: float) -> "ApproximateDP":
         """Imply (e, delta)-DP with exp(e) = exp(epsilon) - delta (1 + exp(epsilon)), tight.
@@ -157,10 +179,10 @@ class PureDP(Guarantee):
 
     def to_replace_one(self) -> "PureDP":
         """Imply 2 epsilon for a replacement: the log-ratios of its two steps add."""
-        return _replaced(self, epsilon=2 * self.epsilon)
+        return replaced(self, epsilon=2 * self.epsilon)
 
     def _measure(self) -> str:
-        return f"{_plain(self.epsilon)}-DP (pure)"
+        return f"{plain(self.epsilon)}-DP (pure)"
 
 
 @dataclass(frozen=True)
@@ -206,7 +228,16 @@ class ApproximateDP(Guarantee):
     def __post_init__(self) -> None:
         delta = checked("delta", self.delta, zero=True)
         # (0, 0)-DP would say that the release does not depend on the records.
-        _settle(self, epsilon=checked("epsilon", self.epsilon, zero=delta > 0), delta=delta)
+        settle(self, epsilon=checked("epsilon", self.epsilon, zero=delta > 0), delta=delta)
+
+    def renyi(self, alpha: float) -> float:
+        """Bound it when delta = 0, and never otherwise: it may be infinite."""
+        if self.delta > 0:
+            raise GuaranteeError(
+                "delta must be 0 to imply a Renyi divergence (else an event may be possible under "
+                f"one neighbour only); got {self.delta!r}."
+            )
+        return PureDP(self.epsilon).renyi(alpha)
 
     def to_approximate(self, delta: float) -> "ApproximateDP":
         """Trade a larger delta for a smaller epsilon along the profile of the canonical pair.
@@ -234,10 +265,10 @@ class ApproximateDP(Guarantee):
     def to_replace_one(self) -> "ApproximateDP":
         """Imply (2 epsilon, (1 + exp(epsilon)) delta): p <= e^eps (e^eps q + delta) + delta."""
         grown = math.exp(min(self.epsilon + log_or_least(self.delta), 700.0)) if self.delta else 0.0
-        return _replaced(self, epsilon=2 * self.epsilon, delta=self.delta + grown)
+        return replaced(self, epsilon=2 * self.epsilon, delta=self.delta + grown)
 
     def _measure(self) -> str:
-        return f"({_plain(self.epsilon)}, {_plain(self.delta)})-DP (approximate)"
+        return f"({plain(self.epsilon)}, {plain(self.delta)})-DP (approximate)"
 
 
 @dataclass(frozen=True)
@@ -280,11 +311,15 @@ class ZeroConcentratedDP(Guarantee):
     unit: str = field(default="one record", kw_only=True)
 
     def __post_init__(self) -> None:
-        _settle(self, rho=checked("rho", self.rho))
+        settle(self, rho=checked("rho", self.rho))
 
     def delta(self, epsilon: float) -> float:
         """Bound the profile by the best Renyi order; Canonne, Kamath & Steinke (2020), Cor. 13."""
         return concentrated_delta(self.rho, checked("epsilon", epsilon, zero=True))
+
+    def renyi(self, alpha: float) -> float:
+        """Bound it by rho alpha, the definition."""
+        return upwards(self.rho * checked("alpha", alpha))
 
     def to_approximate(self, delta: float) -> "ApproximateDP":
         """Imply (epsilon, delta)-DP by the best Renyi order; Canonne et al. (2020), Cor. 13."""
@@ -306,10 +341,10 @@ class ZeroConcentratedDP(Guarantee):
 
     def to_replace_one(self) -> "ZeroConcentratedDP":
         """Imply 4 rho for a replacement; Bun & Steinke (2016), Proposition 1.9 with k = 2."""
-        return _replaced(self, rho=4 * self.rho)
+        return replaced(self, rho=4 * self.rho)
 
     def _measure(self) -> str:
-        return f"{_plain(self.rho)}-zCDP (zero-concentrated)"
+        return f"{plain(self.rho)}-zCDP (zero-concentrated)"
 
 
 @dataclass(frozen=True)
@@ -354,7 +389,7 @@ class GaussianDP(Guarantee):
     unit: str = field(default="one record", kw_only=True)
 
     def __post_init__(self) -> None:
-        _settle(self, mu=checked("mu", self.mu))
+        settle(self, mu=checked("mu", self.mu))
 
     def delta(self, epsilon: float) -> float:
         """Equal the profile of the Gaussian mechanism; Balle & Wang (2018), Theorem 8.
@@ -365,6 +400,10 @@ class GaussianDP(Guarantee):
         """
         value = gaussian_profile(checked("epsilon", epsilon, zero=True), self.mu)
         return max(float(value), TINY)
+
+    def renyi(self, alpha: float) -> float:
+        """Equal that of N(0, 1) and N(mu, 1), alpha mu^2 / 2."""
+        return upwards(self.mu * self.mu / 2 * checked("alpha", alpha))
 
     def to_approximate(self, delta: float) -> "ApproximateDP":
         """Imply (epsilon, delta)-DP with the smallest epsilon there is, from the exact profile."""
@@ -384,13 +423,13 @@ class GaussianDP(Guarantee):
 
     def to_replace_one(self) -> "GaussianDP":
         """Imply 2 mu for a replacement; Dong, Roth & Su (2022), Theorem 2.14 with k = 2."""
-        return _replaced(self, mu=2 * self.mu)
+        return replaced(self, mu=2 * self.mu)
 
     def _measure(self) -> str:
-        return f"{_plain(self.mu)}-GDP (Gaussian)"
+        return f"{plain(self.mu)}-GDP (Gaussian)"
 
 
-def _replaced(guarantee: Any, **values: float) -> Any:
+def replaced(guarantee: Any, **values: float) -> Any:
     """Return the guarantee with the values of a replacement, or as it is if it is of one."""
     if guarantee.neighbours is None:
         raise GuaranteeError(
@@ -402,11 +441,12 @@ def _replaced(guarantee: Any, **values: float) -> Any:
     return replace(guarantee, neighbours="replace_one", **values)
 
 
-def _plain(value: float) -> str:
+def plain(value: float) -> str:
+    """Return a number as people write it."""
     return repr(value).removesuffix(".0")
 
 
-def _settle(guarantee: Guarantee, **values: float) -> None:
+def settle(guarantee: Guarantee, **values: float) -> None:
     """Store the checked values as floats, and check the labels."""
     for name, value in values.items():
         object.__setattr__(guarantee, name, value)
@@ -416,8 +456,10 @@ def _settle(guarantee: Guarantee, **values: float) -> None:
 
 
 def checked(name: str, value: Any, zero: bool = False) -> float:
-    """Return value as a finite float > 0 (or >= 0), and < 1 if it is a delta."""
+    """Return value as a finite float > 0 (or >= 0), < 1 if it is a delta, > 1 if an alpha."""
     said: Any = {"meaning": _MEANINGS[name], "error": GuaranteeError}
+    if name == "alpha":
+        return real(name, value, above=1.0, **said)
     if name == "delta":
         return probability(name, value, zero=zero, **said)
     limit: Any = {"least": 0.0} if zero else {"above": 0.0}

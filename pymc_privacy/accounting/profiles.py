@@ -92,6 +92,11 @@ def rounded(value: float, holds: Callable[[float], bool], direction: int = 1) ->
     return moved if holds(moved) else rounded(moved, holds, direction)
 
 
+def upwards(value: float) -> float:
+    """Return more than the number that a formula of a few steps has been rounded to, and > 0."""
+    return max(value * (1 + ROUNDING), TINY)
+
+
 def solve(profile: Callable[[float], float], delta: float, most: float) -> float:
     """Return the epsilon in [0, most] at which the profile is delta, up to rounding."""
     return _root(lambda epsilon: log_or_least(profile(epsilon)) - math.log(delta), 0.0, most)

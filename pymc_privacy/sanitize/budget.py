@@ -14,6 +14,7 @@ from pymc_privacy.accounting import (
     GaussianDP,
     Guarantee,
     PureDP,
+    RenyiDP,
     ZeroConcentratedDP,
     compose,
 )
@@ -25,10 +26,12 @@ from pymc_privacy.sanitize.calibrate import exactly
 
 def check_budget(budget: Any) -> None:
     """Refuse a budget against which charges could not be compared."""
-    if not isinstance(budget, PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP):
+    measures = PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP | RenyiDP
+    if not isinstance(budget, measures):
         raise GuaranteeError(
-            f"A budget must be a guarantee such as PureDP(1.0, neighbours='replace_one'); got "
-            f"{shown(budget)}."
+            "A budget must be a guarantee in numbers that add up, such as PureDP(1.0, "
+            f"neighbours='replace_one') (what a trade-off function implies is to be had by its "
+            f"to_approximate); got {shown(budget)}."
         )
     if budget.neighbours is None:
         raise GuaranteeError(
@@ -65,6 +68,13 @@ def together(guarantees: list[Guarantee]) -> Guarantee:
     parts = [_pair(one) if pairs else _converted(whole, one) for one in guarantees]
     power = 2 if isinstance(whole, GaussianDP) else 1
 
+    if isinstance(whole, RenyiDP):
+        sums = [sum(map(exactly, bounds)) for bounds in zip(*map(_bounds, parts), strict=True)]
+        most = [
+            _at_least(value, wanted) for value, wanted in zip(_bounds(whole), sums, strict=True)
+        ]
+        return replace(whole, epsilon=tuple(most) if isinstance(whole.alpha, tuple) else most[0])
+
     def rounded_up(name: str) -> float:
         value = getattr(whole, name)
         wanted = sum(exactly(getattr(part, name)) ** power for part in parts)
@@ -89,7 +99,8 @@ def covers(budget: Guarantee, charges: list[Guarantee]) -> bool:
         _check_labels(budget, charge)
     if isinstance(budget, ApproximateDP):
         return _covers_approximate(budget, charges)
-    return _amount(budget, charges) <= _amount(budget, [budget])
+    spent, granted = _amounts(budget, charges), _amounts(budget, [budget])
+    return all(amount <= most for amount, most in zip(spent, granted, strict=True))
 
 
 def can_be_charged(budget: Any, charge: Guarantee) -> bool:
@@ -120,11 +131,13 @@ def left(budget: Guarantee, charges: list[Guarantee]) -> Guarantee | None:
     def covered(value: float) -> bool:
         return covers(budget, [*charges, kind(value, **labels(budget))])  # type: ignore[call-arg]
 
+    if isinstance(budget, RenyiDP):
+        return _left_at_each_order(budget, charges)
     if isinstance(budget, ApproximateDP):
         value = _largest(covered, budget.epsilon)
     else:
-        whole = _amount(budget, [budget])
-        rest = max(whole - _amount(budget, charges), Fraction(0))
+        whole = _amounts(budget, [budget])[0]
+        rest = max(whole - _amounts(budget, charges)[0], Fraction(0))
         # Squares of mu may be beyond floats, their shares are not.
         squared = isinstance(budget, GaussianDP)
         value = budget.mu * math.sqrt(rest / whole) if squared else float(rest)  # type: ignore
@@ -159,14 +172,36 @@ def _largest(holds: Callable[[float], bool], guess: float) -> float:
     return low
 
 
-def _amount(budget: Guarantee, charges: list[Guarantee]) -> Fraction:
-    """Return the sum of epsilons, of rhos, or of squared mus."""
+def _left_at_each_order(budget: RenyiDP, charges: list[Guarantee]) -> RenyiDP | None:
+    whole, spent = _amounts(budget, [budget]), _amounts(budget, charges)
+    rest = [math.nextafter(float(a - b), 0.0) for a, b in zip(whole, spent, strict=True)]
+    if not charges or min(rest) <= 0:
+        return None if charges else budget
+    return replace(budget, epsilon=tuple(rest) if isinstance(budget.alpha, tuple) else rest[0])
+
+
+def _amounts(budget: Guarantee, charges: list[Guarantee]) -> list[Fraction]:
+    """Return the sum of epsilons, of rhos, or of squared mus; for Renyi, of each order."""
     converted: list[Any] = [_converted(budget, charge) for charge in charges]
     if isinstance(budget, PureDP):
-        return sum((exactly(c.epsilon) for c in converted), Fraction(0))
+        return [sum((exactly(c.epsilon) for c in converted), Fraction(0))]
     if isinstance(budget, ZeroConcentratedDP):
-        return sum((exactly(c.rho) for c in converted), Fraction(0))
-    return sum((exactly(c.mu) ** 2 for c in converted), Fraction(0))
+        return [sum((exactly(c.rho) for c in converted), Fraction(0))]
+    if isinstance(budget, RenyiDP):
+        zero = [Fraction(0)] * len(budget.orders)
+        bounds = zip(zero, *(map(exactly, _bounds(c)) for c in converted), strict=True)
+        return [sum(at_one, Fraction(0)) for at_one in bounds]
+    return [sum((exactly(c.mu) ** 2 for c in converted), Fraction(0))]
+
+
+def _bounds(guarantee: Any) -> list[float]:
+    return list(guarantee.orders.values())
+
+
+def _at_least(value: float, wanted: Fraction | int) -> float:
+    while exactly(value) < wanted:
+        value = math.nextafter(value, math.inf)
+    return value
 
 
 def _covers_approximate(budget: ApproximateDP, charges: list[Guarantee]) -> bool:
@@ -191,6 +226,14 @@ def _pair(charge: Any) -> ApproximateDP:
 
 def _converted(budget: Guarantee, charge: Guarantee) -> Guarantee:
     """Return what a charge implies in the measure of the budget, or refuse it."""
+    if isinstance(budget, RenyiDP):
+        bounds = [charge.renyi(order) for order in budget.orders]
+        if not all(map(math.isfinite, bounds)):
+            raise GuaranteeError(
+                "A charge must bound the divergences of all orders of the budget (what it says "
+                f"nothing about may be infinite); the budget is {budget}; got {charge}."
+            )
+        return RenyiDP(tuple(budget.orders), tuple(bounds), **labels(charge))
     if type(charge) is type(budget):
         return charge
     if isinstance(budget, ZeroConcentratedDP) and isinstance(charge, PureDP | GaussianDP):

@@ -10,6 +10,7 @@ from pymc_privacy.accounting import (
     GaussianDP,
     Guarantee,
     PureDP,
+    RenyiDP,
     ZeroConcentratedDP,
 )
 from pymc_privacy.errors import GuaranteeError
@@ -19,6 +20,7 @@ _KINDS: dict[str, Any] = {
     "approximate": ApproximateDP,
     "zero_concentrated": ZeroConcentratedDP,
     "gaussian": GaussianDP,
+    "renyi": RenyiDP,
 }
 
 
@@ -34,8 +36,9 @@ def to_plain(guarantee: Guarantee) -> dict[str, Any]:
         if isinstance(guarantee, kind):
             return {"measure": measure, **asdict(guarantee)}
     raise GuaranteeError(
-        f"A guarantee must be one of PureDP, ApproximateDP, ZeroConcentratedDP or GaussianDP (of a "
-        f"mechanism pass its .guarantee); got {guarantee!r}."
+        "A guarantee must be one of PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP or "
+        "RenyiDP (of a mechanism pass its .guarantee, of an FDP what it implies by "
+        f"to_approximate) to be written down in numbers; got {guarantee!r}."
     )
 
 
