@@ -66,8 +66,8 @@ def at_each_order(
 
     Examples
     --------
-    >>> at_each_order((RenyiDP([2, 4], [0.25, 0.5]), RenyiDP(3, 0.5)), sum).orders
-    {2.0: 0.75, 3.0: 1.0}
+    >>> at_each_order((RenyiDP([2, 4], [0.25, 0.5]), RenyiDP(4, 0.5)), sum).orders
+    {2.0: 0.75, 4.0: 1.0}
     """
     stated = [g for g in guarantees if isinstance(g, RenyiDP)]
     most = min(max(g.orders) for g in stated)

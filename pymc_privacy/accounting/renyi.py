@@ -81,7 +81,7 @@ class RenyiDP(Guarantee):
     (8, 0.5)-RDP (Renyi), neighbours: not stated, unit: one record
     >>> gaussian = RenyiDP.of(ZeroConcentratedDP(0.125), alpha=[2, 8, 32])
     >>> round(gaussian.to_approximate(1e-6).epsilon, 2)
-    2.38
+    2.54
     """
 
     alpha: float | tuple[float, ...]

@@ -164,7 +164,7 @@ class FDP(Guarantee):
     >>> round(promise.fixed_point, 6), round(promise.to_total_variation(), 6)
     (0.381966, 0.236068)
     >>> round(FDP.of(GaussianDP(1.0)).to_approximate(1e-6).epsilon, 6)
-    4.887115
+    4.886554
     """
 
     tradeoff: Callable[[float], float]
