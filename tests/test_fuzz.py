@@ -263,7 +263,39 @@ def cases(folder):
                 **NEAR,
             ),
         ],
+        "ExponentialInterval": [
+            Case(
+                pmp.ExponentialInterval,
+                {"edges": [0.0, 1.0], "epsilon": 1.0, "sensitivity": 1.0},
+                epsilon="positive",
+                sensitivity="positive",
+                edges="vector",
+                **NEAR,
+            ),
+        ],
+        "KNormGradientRegression": [
+            Case(
+                pmp.KNormGradientRegression,
+                {"epsilon": 1.0, "box": [(-1, 1)], "cells": 4},
+                epsilon="positive",
+                cells="count",
+                probability="probability?",
+                neighbours="neighbours",
+            ),
+        ],
         "ObjectivePerturbation": [
+            Case(
+                pmp.ObjectivePerturbation,
+                {"epsilon": 1.0, "bound": 1.0, "delta": 0.1, "loss": "linear", "response": 1.0}
+                | {"box": [(-1, 1)]},
+                epsilon="positive",
+                delta="probability",
+                bound="positive",
+                response="positive",
+                share="probability",
+                ridge="positive?",
+                **NEAR,
+            ),
             Case(
                 pmp.ObjectivePerturbation,
                 {"epsilon": 1.0, "bound": 1.0},
@@ -312,6 +344,9 @@ def cases(folder):
                 mechanism="mechanism",
                 below="real",
             ),
+        ],
+        "expected_acceptance": [
+            Case(lambda one: pmp.expected_acceptance(one), {"one": PURE}, one="guarantee"),
         ],
         "compose": [
             Case(
@@ -913,6 +948,12 @@ def laws():
         "RandomizedResponse": (pmp.RandomizedResponse(epsilon=1.0), 1, 0),
         "FunctionalMechanism": (pmp.FunctionalMechanism(epsilon=1.0, covariates=1), two, two),
         "KNormGradient": (pmp.KNormGradient.mean(epsilon=1.0, bounds=(0, 1)), 0.5, two),
+        "ExponentialInterval": (pmp.ExponentialInterval(edges=[0, 0.5, 1], scale=1.0), 0.5, two),
+        "KNormGradientRegression": (
+            pmp.KNormGradientRegression(epsilon=1.0, box=[(-1, 1)], cells=4),
+            [0.5],
+            two,
+        ),
         "ObjectivePerturbation": (
             pmp.ObjectivePerturbation(epsilon=1.0, bound=1.0),
             [0.2],
@@ -1118,6 +1159,10 @@ def harmful_law(mechanism):
         statistic = np.zeros(3)
     elif isinstance(mechanism, pmp.KNormGradient):
         statistic = np.ones(2 * (len(mechanism.edges) - 1))
+    elif isinstance(mechanism, pmp.ExponentialInterval):
+        statistic = np.ones(len(mechanism.nodes))
+    elif isinstance(mechanism, pmp.KNormGradientRegression):
+        statistic = mechanism.contributions(np.ones((1, len(mechanism.box))), np.ones(1))[0]
     elif isinstance(mechanism, pmp.ObjectivePerturbation):
         statistic = np.array([[1.0, 0.0], [-1.0, 1.0]])
     try:

@@ -1,5 +1,6 @@
 """Privacy guarantees: what they say, what they imply, and what several say together."""
 
+from pymc_privacy.accounting.acceptance import expected_acceptance
 from pymc_privacy.accounting.calibration import gaussian_scale, zero_concentrated_rho
 from pymc_privacy.accounting.composition import compose
 from pymc_privacy.accounting.guarantees import (
@@ -23,6 +24,7 @@ __all__ = [
     "RenyiDP",
     "ZeroConcentratedDP",
     "compose",
+    "expected_acceptance",
     "gaussian_scale",
     "zero_concentrated_rho",
 ]

@@ -114,7 +114,7 @@ def compose(
     >>> compose(PureDP(0.5), PureDP(1.0), parallel=True)
     PureDP(epsilon=1.0, neighbours=None, unit='one record')
     """
-    _check_composable(guarantees)
+    check_composable(guarantees)
     delta = None if delta is None else checked("delta", delta)
     if flag("parallel", parallel, error=GuaranteeError):
         return weakest(guarantees, delta)
@@ -214,7 +214,8 @@ def _values(guarantees: tuple[Guarantee, ...], kind: Any, name: str) -> list[flo
     return [getattr(guarantee, name) for guarantee in guarantees if isinstance(guarantee, kind)]
 
 
-def _check_composable(guarantees: tuple[Guarantee, ...]) -> None:
+def check_composable(guarantees: tuple[Guarantee, ...]) -> None:
+    """Refuse what cannot be summed: nothing, what is no guarantee, other neighbours or units."""
     if not guarantees:
         raise GuaranteeError(
             "compose must be given a guarantee or more (without a release nothing is promised); "

@@ -3,8 +3,10 @@
 from pymc_privacy.mechanisms.base import AdditiveMechanism, CoordinateMechanism, Mechanism
 from pymc_privacy.mechanisms.custom import CustomMechanism
 from pymc_privacy.mechanisms.exponential import ExponentialMechanism
+from pymc_privacy.mechanisms.exponential_interval import ExponentialInterval
 from pymc_privacy.mechanisms.functional import FunctionalMechanism
 from pymc_privacy.mechanisms.gaussian import DiscreteGaussian, Gaussian
+from pymc_privacy.mechanisms.gradient_regression import KNormGradientRegression
 from pymc_privacy.mechanisms.k_norm_gradient import KNormGradient
 from pymc_privacy.mechanisms.laplace import DiscreteLaplace, Laplace
 from pymc_privacy.mechanisms.objective_perturbation import ObjectivePerturbation
@@ -20,10 +22,12 @@ __all__ = [
     "CustomMechanism",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "ExponentialInterval",
     "ExponentialMechanism",
     "FunctionalMechanism",
     "Gaussian",
     "KNormGradient",
+    "KNormGradientRegression",
     "Laplace",
     "Mechanism",
     "ObjectivePerturbation",

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pymc_privacy.accounting import Neighbours, PureDP
+from pymc_privacy.accounting import Neighbours, PureDP, ZeroConcentratedDP
 from pymc_privacy.arguments import generator, reals, shown
 from pymc_privacy.errors import MechanismError
 from pymc_privacy.mechanisms.base import (
@@ -55,6 +55,7 @@ class ExponentialMechanism(Mechanism):
 
     See Also
     --------
+    ExponentialInterval : A choice from an interval.
     KNormGradient : A choice from an interval, by a gradient.
     RandomizedResponse : A choice that each record makes by itself.
     private_quantile : Publish a quantile by this mechanism.
@@ -101,6 +102,17 @@ class ExponentialMechanism(Mechanism):
             return None
         epsilon = self.epsilon or 2 * self.sensitivity / self.scale
         return PureDP(epsilon, neighbours=self.neighbours)
+
+    @property
+    def concentrated_guarantee(self) -> ZeroConcentratedDP | None:
+        """Promise epsilon² / 8 as zCDP, since the privacy loss has a range of epsilon.
+
+        That is less than what epsilon alone implies, to compose many choices by.
+        """
+        pure = self.guarantee
+        if pure is None:
+            return None
+        return ZeroConcentratedDP.from_bounded_range(pure.epsilon, neighbours=self.neighbours)
 
     def log_density(self, release: Any, statistic: Any) -> Any:
         """Return u_j / b - log sum_k exp(u_k / b) for the released index j.

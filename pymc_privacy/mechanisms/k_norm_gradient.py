@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pymc_privacy.accounting import Neighbours, PureDP
-from pymc_privacy.arguments import generator, pair, probability, reals, refusal, shown
+from pymc_privacy.accounting import Neighbours, PureDP, ZeroConcentratedDP
+from pymc_privacy.arguments import generator, pair, probability, reals
 from pymc_privacy.errors import MechanismError
 from pymc_privacy.mechanisms.base import Mechanism, Shape, settle_all
+from pymc_privacy.mechanisms.cells import increasing_edges, line_at, log_line_mass
 from pymc_privacy.mechanisms.engines import expm1, log, log_sum_exp, numeric, stack, where
 
-_FAR = 1e50  # the ends of the range are multiplied by slopes
+_MEANING = "the ends of the cells on which the gradient is a straight line"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +55,9 @@ class KNormGradient(Mechanism):
 
     See Also
     --------
-    ExponentialMechanism : A choice from finitely many candidates.
-    ObjectivePerturbation : Another release of a minimum, for logistic regression.
+    KNormGradientRegression : Several coefficients, by least squares or quantiles.
+    ExponentialInterval : The same by a utility instead of a gradient.
+    ObjectivePerturbation : Another release of a minimum, for regressions.
 
     References
     ----------
@@ -84,17 +86,7 @@ class KNormGradient(Mechanism):
 
     def __post_init__(self) -> None:
         settle_all(self, "epsilon", "sensitivity")
-        said: Any = {
-            "wanted": "two or more finite numbers, the ends of the cells on which the gradient is "
-            "a straight line",
-            "error": MechanismError,
-        }
-        edges = reals("edges", self.edges, shapes=[("k",)], most=_FAR, least=-_FAR, **said)
-        if edges.size < 2:
-            raise refusal("edges", value=self.edges, **said)
-        if not np.all(np.diff(edges) > 0):
-            raise MechanismError(f"edges must increase; got {shown(self.edges)}.")
-        object.__setattr__(self, "edges", tuple(edges.tolist()))
+        object.__setattr__(self, "edges", increasing_edges(self.edges, _MEANING))
         if self.probability is not None:
             why: Any = {"meaning": "0.5 for the median", "error": MechanismError}
             chosen = probability("probability", self.probability, **why)
@@ -195,6 +187,11 @@ class KNormGradient(Mechanism):
         """Promise epsilon."""
         return PureDP(self.epsilon, neighbours=self.neighbours)
 
+    @property
+    def concentrated_guarantee(self) -> ZeroConcentratedDP:
+        """Promise epsilon² / 8 as zCDP, since the privacy loss has a range of epsilon."""
+        return ZeroConcentratedDP.from_bounded_range(self.epsilon, neighbours=self.neighbours)
+
     def log_density(self, release: Any, statistic: Any) -> Any:
         """Return ``-c |G(s)|`` less the log integral of ``exp(-c |G|)``, c = epsilon / 2D.
 
@@ -208,14 +205,7 @@ class KNormGradient(Mechanism):
         release, statistic = numeric(release), numeric(statistic)
         left, right, ends = self._gradient_at_edges(statistic)
         log_mass = log_sum_exp(_log_cell_mass(left, right, ends[1:] - ends[:-1]))
-        value = 0.0
-        for k in range(len(self.edges) - 1):
-            here = (release >= self.edges[k]) & (release < self.edges[k + 1])
-            if k == len(self.edges) - 2:
-                here = here | (release >= self.edges[-1])
-            share = (release - self.edges[k]) / (self.edges[k + 1] - self.edges[k])
-            gradient = left[..., k] + share * (right[..., k] - left[..., k])
-            value = value + where(here, -abs(gradient), 0.0)
+        value = -abs(line_at(release, ends, left, right))
         outside = (release < self.edges[0]) | (release > self.edges[-1])
         return where(outside, -math.inf, value - log_mass)
 
@@ -266,13 +256,11 @@ class KNormGradient(Mechanism):
 def _log_cell_mass(left: Any, right: Any, width: np.ndarray) -> Any:
     """Return the log of the integral of exp(-|g|) over cells where g runs from left to right.
 
-    With m and M the smaller and larger of |left| and |right|, it is width e^-m (1 - e^-(M - m)) /
-    (M - m) where g keeps its sign, and width (2 - e^-m - e^-M) / (m + M) where it does not.
+    Where g keeps its sign, -|g| is a straight line. Where it does not, with a and b for |left| and
+    |right|, the integral is width (2 - e^-a - e^-b) / (a + b).
     """
     a, b = abs(left), abs(right)
-    m, span = where(a < b, a, b), abs(a - b)
-    flat = span < 1e-300
-    kept = -m + log(where(flat, 1.0, -expm1(-where(flat, 1.0, span)) / where(flat, 1.0, span)))
+    kept = log_line_mass(-a, -b)
     crosses = (left < 0) & (right > 0) | (left > 0) & (right < 0)
     total = where(crosses, a + b, 1.0)
     crossed = log(where(crosses, -expm1(-a) - expm1(-b), 1.0) / total)

@@ -16,7 +16,11 @@ import numpy as np
 
 from pymc_privacy.mechanisms.base import CoordinateMechanism, Mechanism
 from pymc_privacy.mechanisms.exponential import ExponentialMechanism
+from pymc_privacy.mechanisms.exponential_interval import ExponentialInterval
+from pymc_privacy.mechanisms.gradient_regression import KNormGradientRegression
 from pymc_privacy.mechanisms.k_norm_gradient import KNormGradient
+
+_CHOICES = (ExponentialMechanism, ExponentialInterval, KNormGradient, KNormGradientRegression)
 
 _CELLS = 256  # of all columns together
 _WIDEST = 4  # columns for which cells are not hopelessly many
@@ -57,7 +61,7 @@ def features_of(
         ]
         if width > 1:
             found.append(Feature("lowest bit of all", lambda o: lowest_bit(o).min(axis=1)))
-    if isinstance(law, CoordinateMechanism | ExponentialMechanism | KNormGradient):
+    if isinstance(law, (CoordinateMechanism, *_CHOICES)):
         found.append(_likelihood_ratio(law, statistics))
     return found
 
@@ -79,7 +83,8 @@ def lowest_bit(values: np.ndarray) -> np.ndarray:
 
 def _likelihood_ratio(law: Mechanism, statistics: tuple[Any, Any]) -> Feature:
     first, second = (np.asarray(statistic) for statistic in statistics)
-    shape = () if isinstance(law, ExponentialMechanism | KNormGradient) else first.shape
+    # A choice has a shape of its own.
+    shape = law.release_shape(first.shape) if isinstance(law, _CHOICES) else first.shape
 
     def ratio(outputs: np.ndarray) -> np.ndarray:
         released = outputs.reshape(len(outputs), *shape)

@@ -124,3 +124,51 @@ def test_objective_perturbation_keeps_its_promise(request):
     broken = pmp.ObjectivePerturbation(scale=mechanism.scale / 5, ridge=mechanism.ridge)
     found = audit(generator(request), repeated(broken), *records, draws=60_000)
     assert found.epsilon > EPSILON
+
+
+def test_a_number_from_an_interval_keeps_its_promise(request):
+    """The utility of the rare half rises by 1, that of the other falls by 1."""
+    pair = np.array([0.0, 6.0]), np.array([1.0, 5.0])
+
+    def leaked(sensitivity):
+        law = pmp.ExponentialInterval(
+            edges=[0.0, 1.0, 2.0], epsilon=EPSILON, sensitivity=sensitivity
+        )
+        return audit(generator(request), repeated(law), *pair, draws=400_000).epsilon
+
+    assert 0.6 * EPSILON < leaked(1.0) <= EPSILON < leaked(SHORT)
+
+
+# Neighbours: what they share, and a record of each.
+LEAST_SQUARES = [[1, 1, 0.5], [1, -1, 0.5], [1, 0.5, -0.5], [1, -0.5, -0.5], [1, 0, 0]]
+FITS = [(None, LEAST_SQUARES, [1, 1, 1], [1, -1, -1]), (0.5, [[1, 1, 0.5]], [1, 1, 1], [1, 1, -1])]
+
+
+@pytest.mark.parametrize(("probability", "common", "one", "other"), FITS)
+def test_a_gradient_regression_keeps_its_promise(probability, common, one, other, request):
+    """It leaks a part of epsilon, and more than epsilon where there is four times as much."""
+
+    def leaked(epsilon):
+        law = pmp.KNormGradientRegression(
+            epsilon=epsilon, box=[(-1, 1), (-1, 1)], cells=6, probability=probability
+        )
+        records = [np.array([*common, last], dtype=float) for last in (one, other)]
+        pair = [law.contributions(r[:, :2], r[:, 2]).sum(axis=0) for r in records]
+        return audit(generator(request), repeated(law), *pair, draws=100_000).epsilon
+
+    assert 0.1 * EPSILON < leaked(EPSILON) <= EPSILON < leaked(4 * EPSILON)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "linear", "poisson"])
+def test_objective_perturbation_with_gaussian_noise_keeps_its_promise(loss, request):
+    """The whole simulator, optimiser and box included; it leaks less than what is proven."""
+    law = pmp.ObjectivePerturbation(
+        epsilon=EPSILON, delta=1e-3, bound=1.0, loss=loss, response=1.0, box=[(-1, 1)], share=0.9
+    )
+    records = [np.array([[0.5, 1.0], [1.0, y]]) for y in (1.0, 0.0)]
+    given = {"draws": 60_000, "delta": 1e-3}
+    assert audit(generator(request), repeated(law), *records, **given).epsilon <= EPSILON
+    broken = pmp.ObjectivePerturbation(
+        scale=law.scale / 20, ridge=law.ridge, loss=loss, noise="gaussian", box=law.box
+    )
+    assert audit(generator(request), repeated(broken), *records, **given).epsilon > EPSILON
