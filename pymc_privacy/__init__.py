@@ -15,6 +15,7 @@ from pymc_privacy.distributions.linear_measurements import LinearMeasurements
 from pymc_privacy.distributions.noisy_count import NoisyCount
 from pymc_privacy.distributions.privatized import Privatized
 from pymc_privacy.distributions.records import Records
+from pymc_privacy.inference.importance_sample import importance_sample
 from pymc_privacy.inference.intervals import posterior_interval
 from pymc_privacy.inference.maximum_likelihood import maximum_likelihood
 from pymc_privacy.inference.online import Stream, online
@@ -165,6 +166,7 @@ __all__ = [
     "expected_acceptance",
     "from_opendp",
     "from_opendp_summary",
+    "importance_sample",
     "joint_guarantee",
     "likelihood_ratio",
     "log_share_sensitivity",

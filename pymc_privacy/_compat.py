@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from pymc.backends import NDArray
+from pymc.backends.base import MultiTrace
 from pymc.distributions.continuous import (
     AsymmetricLaplaceRV,
     FlatRV,
@@ -235,7 +237,9 @@ __all__ = [
     "MixtureRV",
     "Mode",
     "MoyalRV",
+    "MultiTrace",
     "MvNormalRV",
+    "NDArray",
     "NegBinomialRV",
     "NormalRV",
     "NotConstantValueError",

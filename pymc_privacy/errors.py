@@ -62,6 +62,10 @@ class MixingWarning(UserWarning):
     """The chains have not forgotten where they started; the draws are not yet the posterior."""
 
 
+class WeightWarning(UserWarning):
+    """A few weights decide, or a part of the posterior may have been missed."""
+
+
 class ComparisonWarning(UserWarning):
     """What was asked for can be computed, but compares no models."""
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 from arviz_stats import ess, rhat
+from arviz_stats.base import array_stats
 
-from pymc_privacy._compat import Model
+from pymc_privacy._compat import Model, MultiTrace, NDArray
 from pymc_privacy.accounting import PureDP, compose
 from pymc_privacy.errors import (
     CapacityError,
@@ -126,6 +127,45 @@ def _weakest(queries: Sequence[Query]) -> str:
     if pure and len(pure) == len(guarantees):
         return str(max(pure, key=lambda one: one.epsilon))
     return "; or ".join(sorted(map(str, guarantees))) or "nothing was released"
+
+
+class Weighed(NamedTuple):
+    """Draws that were weighed, and taken so that all of them count alike."""
+
+    names: Sequence[str]
+    """The variables to store."""
+    points: Iterable[Mapping[str, np.ndarray]]
+    log_weights: np.ndarray
+    statistics: dict[str, float]
+
+
+def weighed_tree(model: Model, weighed: Weighed) -> xr.DataTree:
+    """Return draws as `pm.sample` would: one chain, whose statistics are attributes as well."""
+    import pymc as pm
+
+    # As functions of values: a random variable itself would be drawn anew from its prior.
+    stored = [graph for graph in model.unobserved_value_vars if graph.name in weighed.names]
+    trace = NDArray(model=model, vars=stored)
+    trace.setup(len(weighed.log_weights), 0, [{"importance_log_weight": np.float64}])
+    for point, log_weight in zip(weighed.points, weighed.log_weights, strict=True):
+        trace.record(point, [{"importance_log_weight": log_weight}], in_warmup=False)
+    tree = pm.to_inference_data(MultiTrace([trace]), model=model, save_warmup=False)
+    found = {name: np.asarray(value) for name, value in weighed.statistics.items()}
+    tree["importance"] = xr.DataTree(xr.Dataset({name: ((), v) for name, v in found.items()}))
+    for place in (tree, tree["posterior"], tree["sample_stats"]):
+        place.attrs |= weighed.statistics
+    return tree
+
+
+def pareto_k(log_weights: np.ndarray) -> float:
+    """Return the shape of the tail of weights, by Pareto smoothing."""
+    finite = log_weights[np.isfinite(log_weights)]
+    # Nothing is spread where all weights are alike.
+    if np.ptp(finite) < 1e-12:
+        return -np.inf
+    # What it smooths are weights of leave-one-out, the inverse of what it is given.
+    _, k = array_stats.psislw(-finite)
+    return float(k)
 
 
 def posterior_draws(source: Any, var_names: Any = None) -> dict[str, np.ndarray]:

@@ -691,6 +691,20 @@ def cases(folder):
         "window_error": [
             Case(pmp.window_error, {"idata": TREE}, model, idata="tree", model="object?"),
         ],
+        "importance_sample": [
+            Case(
+                pmp.importance_sample,
+                {},
+                model,
+                model="object?",
+                draws="count",
+                executor="object?",
+                max_proposals="count",
+                random_seed="seed?",
+                progressbar="flag",
+                keep_records="flag",
+            ),
+        ],
         "maximum_likelihood": [
             Case(
                 pmp.maximum_likelihood,
@@ -1215,7 +1229,7 @@ def test_every_public_name_is_fuzzed(every_case):
 @pytest.mark.parametrize("name", pmp.__all__)
 def test_good_arguments_are_taken(name, every_case):
     needs_releases = {"sample", "posterior_interval", "posterior_counts", "window_error"}
-    needs_releases |= {"maximum_likelihood", "likelihood_ratio"}
+    needs_releases |= {"importance_sample", "maximum_likelihood", "likelihood_ratio"}
     for case in every_case[name]:
         found = ending(case, {})
         if name in needs_releases | set(STEP_OPTIONS):

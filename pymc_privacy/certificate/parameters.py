@@ -73,6 +73,17 @@ def compare_parameters(
     if not program.interweaves:
         yield from _refreshed(program, databases, reference, pairs)
         return
+    yield from compare_given_base(program, databases, reference, pairs, draws)
+
+
+def compare_given_base(
+    program: ParameterProgram,
+    databases: Sequence[Database],
+    reference: Reference,
+    pairs: Sequence[Pair],
+    draws: Iterator[Point] | None = None,
+) -> Iterator[Comparison]:
+    """Compare what a program makes of base variates with the model."""
     carried = carry_records(reference.model, _records(databases))
     assert carried is not None
     yield from _noncentred(program, databases, reference, pairs, carried)
@@ -232,11 +243,10 @@ def _domain(
         held, x = _held(program, here), _at(program, here)
         q, r = program.flatten(here), program.flatten(there)
         u = base_of(program, np.random.default_rng(7), q, held, x)
-        density = program.given_records(q, held, x)
-        for what, found in (
-            ("given records", density(r)),
-            ("given base variates", program.functions["noncentred"](r, *held, *u)),
-        ):
+        known = [("given base variates", program.functions["noncentred"](r, *held, *u))]
+        if "centred" in program.functions:
+            known.append(("given records", program.given_records(q, held, x)(r)))
+        for what, found in known:
             what = f"the log density of parameters {what}, outside of the domain of a law ({label})"
             yield Comparison(what, -math.inf, first_number(found))
 

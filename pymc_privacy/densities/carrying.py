@@ -8,7 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytensor.tensor as pt
 
-from pymc_privacy._compat import Model, TensorVariable, graph_replace, law_parameters
+from pymc_privacy._compat import (
+    Model,
+    TensorVariable,
+    ancestors,
+    graph_replace,
+    law_parameters,
+)
 from pymc_privacy.functions.generators import given_others, in_value_coordinates
 from pymc_privacy.reparameterise import Reparameterisation, reparameterisation_of
 
@@ -27,6 +33,8 @@ class CarriedRecords:
     """The same in the coordinates of the value variables."""
     by_value: dict[TensorVariable, TensorVariable]
     """The same by value variable."""
+    fresh: list[TensorVariable]
+    """The columns of records that are drawn afresh, as functions of the parameters' values."""
     base_log_weights: list[TensorVariable]
     """Log densities of u that depend on parameters, with records on the first axis."""
 
@@ -37,22 +45,24 @@ def carry_records(model: Model, records: Sequence[TensorVariable]) -> CarriedRec
     forms = [form for form in known if form is not None]
     if not records or len(forms) < len(records):
         return None
-    columns, base = [], []
+    columns, base, fresh = [], [], []
     natural: dict[TensorVariable, TensorVariable] = {}
     carried: list[TensorVariable] = []
     weights: list[TensorVariable] = []
     for rv, form in zip(records, forms, strict=True):
         u, parts = _split(rv, form)
         columns += parts
-        base += _base_columns(rv, form)
+        ours = _base_columns(rv, form)
+        base += ours
+        fresh += ours if form.draw is None or _has_children(rv, records) else _drawn(rv, form)
         parameters = law_parameters(rv)
         made = form.forward(u, *parameters).astype(rv.dtype)
         value = in_value_coordinates(model, rv, made)
         # A record may be computed from records before it: these are carried as well.
-        ours = [made, value]
+        graphs = [made, value]
         if form.log_weight is not None:
-            ours.append(form.log_weight(u, *parameters))
-        made, value, *weight = graph_replace(ours, natural, strict=False) if natural else ours
+            graphs.append(form.log_weight(u, *parameters))
+        made, value, *weight = graph_replace(graphs, natural, strict=False) if natural else graphs
         weights += weight
         natural[rv] = rv.type.filter_variable(made)
         carried.append(value)
@@ -67,6 +77,7 @@ def carry_records(model: Model, records: Sequence[TensorVariable]) -> CarriedRec
         natural=dict(zip(records, graphs, strict=False)),
         values=carried,
         by_value=dict(zip(values, carried, strict=True)),
+        fresh=given_others(model, fresh, records),
         base_log_weights=graphs[2 * len(records) :],
     )
 
@@ -101,6 +112,19 @@ def _widths(rv: TensorVariable, form: Reparameterisation) -> tuple[int, ...] | N
     return known if len(known) == len(widths) else None
 
 
+def _has_children(rv: TensorVariable, records: Sequence[TensorVariable]) -> bool:
+    """Tell whether other records are drawn given these."""
+    return any(rv in set(ancestors([other])) for other in records if other is not rv)
+
+
+def _drawn(rv: TensorVariable, form: Reparameterisation) -> list[TensorVariable]:
+    """Return a draw of u, in the columns that `_split` makes."""
+    assert form.draw is not None
+    # Of the records only the shape is used: without a draw of them in the graph.
+    like = pt.zeros(tuple(rv.shape) if None in rv.type.shape else rv.type.shape)
+    return _in_columns(rv, form, form.draw(like, *law_parameters(rv)).astype("float64"))
+
+
 def _base_columns(rv: TensorVariable, form: Reparameterisation) -> list[TensorVariable]:
     """Return u given the record, in the columns that `_split` makes."""
     w = None
@@ -108,7 +132,12 @@ def _base_columns(rv: TensorVariable, form: Reparameterisation) -> list[TensorVa
         rng = pt.random.shared_rng(seed=None)
         extra = () if form.base_width is None else (form.base_width,)
         _, w = pt.random.uniform(size=(*rv.shape, *extra), rng=rng, return_next_rng=True)
-    u = form.inverse(rv, w, *law_parameters(rv)).astype("float64")
+    return _in_columns(rv, form, form.inverse(rv, w, *law_parameters(rv)).astype("float64"))
+
+
+def _in_columns(
+    rv: TensorVariable, form: Reparameterisation, u: TensorVariable
+) -> list[TensorVariable]:
     widths = _widths(rv, form)
     if widths is None:
         return [u]

@@ -43,6 +43,11 @@ class Reparameterisation(NamedTuple):
     ``log_weight(u, *parameters)`` has the shape of the record, or one number for each record. A
     T that nearly takes the parameters out of u will do, if this says what it leaves in.
     """
+    draw: Callable[..., TensorVariable] | None = None
+    """Draws u itself, where that costs less than a draw of the record and its inverse.
+
+    ``draw(like, *parameters)`` has the shape of ``like``, with `base_width` as one more axis.
+    """
 
 
 UNMOVED = Reparameterisation(

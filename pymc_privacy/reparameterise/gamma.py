@@ -59,8 +59,27 @@ def base_of(g: TensorVariable, w: TensorVariable, shape: TensorVariable) -> list
     """Return u and e given g, drawn by a uniform."""
     g = pt.maximum(g, math.exp(_LEAST_LOG))
     whole = g - pt.log1p(-w)
-    u = 3 * pt.sqrt(shape + 1) * ((whole / (shape + 1)) ** (1 / 3) - 1 + 1 / (9 * (shape + 1)))
-    return [u, shape * pt.log(whole / g)]
+    return [_root_of(whole, shape), shape * pt.log(whole / g)]
+
+
+def _root_of(whole: TensorVariable, shape: TensorVariable) -> TensorVariable:
+    """Return u given G."""
+    return 3 * pt.sqrt(shape + 1) * ((whole / (shape + 1)) ** (1 / 3) - 1 + 1 / (9 * (shape + 1)))
+
+
+def draw_base(like: TensorVariable, shape: TensorVariable) -> TensorVariable:
+    """Draw u and e, as the last axis: G and e are independent, so that no g is needed."""
+    b = shape + 1 + pt.zeros_like(like)
+    draws = [
+        pt.random.gamma(b, scale=1.0, rng=pt.random.shared_rng(seed=None), return_next_rng=True),
+        pt.random.exponential(
+            pt.ones_like(b), rng=pt.random.shared_rng(seed=None), return_next_rng=True
+        ),
+    ]
+    (_, whole), (_, e) = draws
+    # Not so far out that g itself would be no number.
+    e = pt.minimum(e, shape * (pt.log(whole) - _LEAST_LOG))
+    return pt.stack([_root_of(whole, shape), e], axis=-1)
 
 
 def log_weight_of(u: TensorVariable, shape: TensorVariable) -> TensorVariable:
@@ -114,6 +133,7 @@ def _shape_and_scale(op: Any, shape: TensorVariable, scale: TensorVariable) -> R
         needs_uniform=True,
         base_width=2,
         log_weight=lambda u, shape, scale: log_weight_of(u, shape),
+        draw=lambda like, shape, scale: draw_base(like, shape),
     )
 
 
@@ -129,6 +149,9 @@ def _beta(op: Any, a: TensorVariable, b: TensorVariable) -> Reparameterisation |
         needs_uniform=True,
         base_width=4,
         log_weight=lambda u, a, b: _log_weight_of_shares(_pair(u), [_float(a), _float(b)]),
+        draw=lambda like, a, b: pt.concatenate(
+            [draw_base(like, _float(a)), draw_base(like, _float(b))], axis=-1
+        ),
     )
 
 
@@ -161,6 +184,9 @@ def _dirichlet(op: Any, shapes: TensorVariable) -> Reparameterisation | None:
         needs_uniform=True,
         base_width=2,
         log_weight=lambda u, shapes: _log_weight_of_shares(parts(u), each(shapes)),
+        draw=lambda like, shapes: pt.stack(
+            [draw_base(like[..., j], shape) for j, shape in enumerate(each(shapes))], axis=-2
+        ),
     )
 
 

@@ -31,7 +31,16 @@ from pymc_privacy.model.points import Layout, Point
 
 MOST_GUIDED = 60
 # Functions whose first output is a log density.
-_DENSITIES = ("centred", "noncentred", "others", "refresh", "law", "noise")
+_DENSITIES = (
+    "centred",
+    "noncentred",
+    "others",
+    "refresh",
+    "law",
+    "noise",
+    "weight",
+    "unweighted",
+)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ laid out once: records are copied there before each iteration, and out of it whe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from itertools import batched
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from numba import carray, cfunc, typeof, types
 
 from pymc_privacy._compat import CACHED_SRC_FUNCTIONS
-from pymc_privacy.algorithms import birth_death, count_states, interweave
+from pymc_privacy.algorithms import birth_death, count_states, importance, interweave
 from pymc_privacy.algorithms.machine_code import by_address
 from pymc_privacy.algorithms.machine_code.binding import Remember
 from pymc_privacy.algorithms.machine_code.by_address import FREE, pointer
@@ -30,7 +31,8 @@ from pymc_privacy.targets.base import ParameterProgram
 _VECTOR, _INTEGERS = types.float64[::1], types.int64[::1]
 _PLAIN = types.float64(_VECTOR, _VECTOR, _INTEGERS)
 _DRAWING = types.float64(typeof(np.random.default_rng(0)), _VECTOR, _VECTOR, _INTEGERS)
-_DRAWS = ("base", "refresh")
+_DRAWS = ("base", "refresh", "fresh")
+_FILL_BASE = ("base", "fresh")
 _VECTORS = ("statistics", "forward", "released")
 # What each function reads besides its first argument, as far as it is there.
 _READS = {
@@ -42,6 +44,9 @@ _READS = {
     "released": ("held", "u"),
     "others": ("held", "records"),
     "refresh": ("held",),
+    "fresh": ("held",),
+    "weight": ("held", "u"),
+    "unweighted": ("held", "u"),
     "law": ("held",),
     "noise": (),
 }
@@ -197,6 +202,45 @@ class StepByAddress:
         return found
 
 
+class ProposalsByAddress:
+    """The draws of `importance` for the functions of one model.
+
+    Parameters
+    ----------
+    program : ParameterProgram
+    q, held
+        Any parameters of the model, and values that are held.
+    """
+
+    def __init__(self, program: ParameterProgram, q: np.ndarray, held: tuple[np.ndarray, ...]):
+        functions = {name: by_address.FUNCTIONS[name] for name in importance.Data._fields}
+        self._propose = once_for_all(
+            lambda remember: importance.compile_proposals(functions, remember=remember)
+        )
+        u = program.functions["fresh"](np.random.default_rng(0), q, *held)
+        outs = {"released": np.empty(len(program.noise_precision))}
+        self._held = held
+        used = {name: program.functions[name] for name in importance.Data._fields}
+        self._memory = _Memory(
+            replace(program, functions=used), q, held, {"u": [np.array(part) for part in u]}, outs
+        )
+        self._memory.certify(held, dict.fromkeys(used, q))
+
+    @property
+    def base(self) -> tuple[np.ndarray, ...]:
+        """Return the base variates of the last draw."""
+        return tuple(self._memory.array("u"))
+
+    def __call__(
+        self, rng: np.random.Generator, proposal: importance.Proposal, draws: int
+    ) -> importance.Batch:
+        """Make some draws."""
+        data = importance.Data(**self._memory.addresses(self._held))
+        found = self._propose(rng, proposal, draws, data)
+        self._memory.raise_error(rng)
+        return importance.Batch(*found)
+
+
 def once_for_all(build: Callable[[Remember], Any]) -> DirectCall:
     """Return what is compiled for addresses, the same for all models that need the same."""
     editions: list[str] = []
@@ -328,6 +372,10 @@ class _Memory:
         """Lay all data out anew at the next call."""
         self._addresses = {}
 
+    def array(self, name: str) -> list[np.ndarray]:
+        """Return what functions read and write under a name, as it is."""
+        return self._arrays[name]
+
     def _lay_out_keeping(self) -> np.ndarray:
         """Return the context of what writes records into their arrays."""
         records = self._arrays["records"]
@@ -342,7 +390,7 @@ class _Memory:
         function = self._program.functions[name]
         data = [_in_rows(a) for a in shared_values(function, self._program.given[name])]
         given = [*self._given(name), *data]
-        found = self._arrays["u"] if name == "base" else []
+        found = self._arrays["u"] if name in _FILL_BASE else []
         if name not in self._wrappers:
             self._wrappers[name] = _wrapped(self._program, name, number, given, found)
         arrays = [self._failure, self._failed[name], *given, *found]
@@ -483,7 +531,7 @@ def _reading(name: str, at: int, dimensions: int, kind: np.dtype) -> str:
 
 def _writing(program: ParameterProgram, name: str, found: int) -> list[str]:
     """Return code that fills ``out`` and the value from what a function returns."""
-    if name == "base":
+    if name in _FILL_BASE:
         return ["value = 0.0", *(f"put(found{k}.ravel(), 0, result[{k}])" for k in range(found))]
     lines, records = ["value = 0.0"], len(program.records)
     written = {"statistics": range(1), "released": range(1), "forward": range(records)}.get(name)

@@ -136,14 +136,17 @@ def graphs_given_base(
     detail: Detail,
     *,
     slopes: bool,
+    weighted: bool = True,
 ) -> tuple[dict[str, Graph], np.ndarray, dict[TensorVariable, TensorVariable]]:
     """Return the functions of base variates, the precision of the noise, and all statistics.
 
-    With ``slopes`` the density has its gradient too, if there is one.
+    With ``slopes`` the density has its gradient too, if there is one; unless ``weighted``, the log
+    density of the base variates is left out of it.
     """
     statistics = statistics_given_base(model, databases, parameters, carried, detail=detail)
     density = density_given_base(model, databases, parameters, carried, statistics, detail=detail)
-    density += weight_of_base(parameters, carried, detail=detail)
+    if weighted:
+        density += weight_of_base(parameters, carried, detail=detail)
     gradient = gradient_of(density, parameters) if slopes else []
     misfit, noise_precision = misfit_of_releases(model, statistics)
     graphs = {

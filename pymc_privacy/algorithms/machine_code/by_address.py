@@ -116,6 +116,25 @@ def base(rng, q, records, address):
 
 
 @compiled
+def fresh(rng, q, address):
+    """Leave base variates of fresh records where functions of them will look."""
+    call_with(rng, q, address)
+    return ()
+
+
+@compiled
+def weight(q, address):
+    """Return the log density of base variates, up to a function of these."""
+    return (np.array(call(q, address)[0]),)
+
+
+@compiled
+def unweighted(q, address):
+    """Return a log density given base variates, without theirs."""
+    return (np.array(call(q, address)[0]),)
+
+
+@compiled
 def noncentred(q, address):
     """Return a log density given base variates, and its gradient if it has one."""
     value, gradient = call(q, address)
@@ -156,5 +175,17 @@ def noise(totals, address):
 
 FUNCTIONS = {
     function.__name__: function
-    for function in (statistics, centred, others, refresh, base, noncentred, forward, released)
+    for function in (
+        statistics,
+        centred,
+        others,
+        refresh,
+        base,
+        noncentred,
+        forward,
+        released,
+        fresh,
+        weight,
+        unweighted,
+    )
 }

@@ -98,14 +98,21 @@ def student_weight(rng, t, degrees):
     return 2 * rng.standard_gamma(0.5 * (degrees + t.size)) / (degrees + sum_of_squares(t))
 
 
+@compiled
+def draw_student(rng, size):
+    """Draw from Student's law."""
+    t = rng.standard_normal(size)
+    multiply(t, 1 / math.sqrt(student_weight(rng, t[:0], DEGREES_OF_FREEDOM)))
+    return t
+
+
 # Each proposal returns t* and log g(t) - log g(t*), for the law g that it leaves invariant.
 
 
 @compiled
 def propose_leap(rng, t):
     """Draw t* from Student's law, whatever t."""
-    there = rng.standard_normal(t.size)
-    multiply(there, 1 / math.sqrt(student_weight(rng, t[:0], DEGREES_OF_FREEDOM)))
+    there = draw_student(rng, t.size)
     return there, log_student(t, DEGREES_OF_FREEDOM) - log_student(there, DEGREES_OF_FREEDOM)
 
 
