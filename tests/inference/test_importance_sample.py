@@ -153,14 +153,15 @@ def test_base_variates_that_keep_some_of_the_parameters_are_weighed():
     assert_posterior_mean(result, "shape", mean, sd)
 
 
-def test_a_mixture_without_one_of_its_components_gives_a_wrong_evidence(monkeypatch):
-    """Mutant: draws from fresh databases are weighed as if they had come from a leap."""
+def test_a_component_without_its_share_gives_a_wrong_evidence(monkeypatch):
+    """Mutant: fresh databases are weighed as if all draws were of them."""
     real = weighing.Weighing.draw
 
     def draw(self, rng, proposal, number):
         batch = real(self, rng, proposal, number)
         targets = batch.log_weights + special.logsumexp(batch.logs, axis=1)
-        return batch._replace(log_weights=targets - special.logsumexp(batch.logs[:, 1:], axis=1))
+        batch.logs[:, 0] -= math.log(proposal.shares[0])
+        return batch._replace(log_weights=targets - special.logsumexp(batch.logs, axis=1))
 
     monkeypatch.setattr(weighing.Weighing, "draw", draw)
     with warnings.catch_warnings():
