@@ -120,10 +120,11 @@ def importance_sample(
 
     Notes
     -----
-    A `WeightWarning` says if the Pareto shape of the weights is above 0.7, so that neither their mean
-    nor its error can be trusted; if they are worth few draws; if a second search from other draws of
-    the prior finds more evidence than the first, so that a part of the posterior was missed; or if
-    there is no evidence, as for a model with a potential, which has no constant: then it is nan.
+    A `WeightWarning` says if the Pareto shape of the weights is above 0.7, so that neither their
+    mean nor its error can be trusted; if they are worth few draws; if a second search from other
+    draws of the prior finds more evidence than the first, so that a part of the posterior was
+    missed; or if there is no evidence, as for a model with a potential, which has no constant: then
+    it is nan.
 
     Evidence depends on the prior, and is that of all observed variables of the model together. exp
     of the difference of two values for the same data is a Bayes factor. A distribution of one's own
