@@ -48,6 +48,7 @@ from pymc_privacy.mechanisms.discrete_variance import (
 )
 from pymc_privacy.mechanisms.from_opendp import from_opendp, from_opendp_summary
 from pymc_privacy.mechanisms.unknown_size import SizeGap, capacity_for, size_gap
+from pymc_privacy.model.acceptance_bounds import AcceptanceBounds, acceptance_bounds
 from pymc_privacy.plots import (
     plot_acceptance,
     plot_ascent,
@@ -108,6 +109,7 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "FDP",
+    "AcceptanceBounds",
     "ApproximateDP",
     "BinnedQuery",
     "BirthDeath",
@@ -156,6 +158,7 @@ __all__ = [
     "TruncatedLaplace",
     "Tulap",
     "ZeroConcentratedDP",
+    "acceptance_bounds",
     "audit",
     "bootstrap_interval",
     "capacity_for",

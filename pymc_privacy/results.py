@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from pymc_privacy.errors import (
     MixingWarning,
 )
 from pymc_privacy.mechanisms import Mechanism
+from pymc_privacy.model.acceptance_bounds import acceptance_bounds
 from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.releases import is_release
 from pymc_privacy.model.sized_records import is_sized, size_of
@@ -54,6 +56,7 @@ def attach_privacy(result: xr.DataTree, model: Model) -> None:
             attrs={
                 "records": json.dumps([rv.name for rv in model.free_RVs if is_record(rv)]),
                 "target": "p(parameters | releases), by exact data augmentation",
+                "acceptance_bounds": json.dumps(asdict(acceptance_bounds(model))),
             },
         )
     )

@@ -88,6 +88,10 @@ class JumpInfo(NamedTuple):
     """The fraction of jumps that was accepted."""
     hits: int
     """Jumps beyond the capacity."""
+    accept_min: float = math.nan
+    """The smallest acceptance probability of a single move, but for births at the least size."""
+    least_accept_min: float = math.nan
+    """That of births at the least size, for which the proposal is not symmetric."""
 
 
 class Records(NamedTuple):
@@ -441,9 +445,12 @@ def single(
     # Which way is certain at the least size, and a coin's toss elsewhere.
     log_ratio = log_of_way_back(size, new, least) + log_size[new - first] + log_noise(noise, moved)
     log_ratio -= number_or_never(log_size[size - first] + log_noise(noise, total))
+    # What the prior rules out is no proposal whose acceptance says anything.
+    met = math.exp(min(log_ratio, 0.0)) if log_size[new - first] > -np.inf else math.nan
+    ratios = (math.nan, met) if size <= least else (met, math.nan)
     if not log_ratio + rng.standard_exponential() >= 0:
-        return size, -1, JumpInfo(0, 0, 0.0, 0)
-    return new, gone, JumpInfo(int(birth), int(not birth), 1.0, 0)
+        return size, -1, JumpInfo(0, 0, 0.0, 0, *ratios)
+    return new, gone, JumpInfo(int(birth), int(not birth), 1.0, 0, *ratios)
 
 
 def _least(size: int, log_size: np.ndarray, first: int) -> int:

@@ -80,7 +80,10 @@ class BirthDeath(Courier):
     Statistics: ``birth_death_size``, the sum of all sizes; ``birth_death_births``,
     ``birth_death_deaths`` and ``birth_death_jump_accept``, the accepted proposals of either kind
     and the fraction of all; ``birth_death_jump_scale``; ``birth_death_capacity_hits``, proposals
-    refused for want of room; ``birth_death_centred_accept``, ``birth_death_noncentred_accept``,
+    refused for want of room; of single moves ``birth_death_accept_min``, the smallest acceptance
+    probability of a birth or a death, and ``birth_death_least_accept_min`` that of a birth at the
+    least size, which `plot_acceptance` compares with the bounds of Awan et al., Proposition 5.1;
+    ``birth_death_centred_accept``, ``birth_death_noncentred_accept``,
     ``birth_death_leap_accept`` and ``birth_death_noncentred_scale``, as for :class:`Interweave`;
     and those of the record sweep.
 
@@ -111,6 +114,7 @@ class BirthDeath(Courier):
             "birth_death_jump_scale",
         ),
         "birth_death_capacity_hits": (np.int64, []),
+        **reals("birth_death_accept_min", "birth_death_least_accept_min"),
         **reals(
             "birth_death_centred_accept",
             "birth_death_noncentred_accept",
@@ -221,6 +225,8 @@ class BirthDeath(Courier):
             "birth_death_jump_accept": accept,
             "birth_death_jump_scale": scale,
             "birth_death_capacity_hits": sum(info.jumped.hits for info in infos),
+            "birth_death_accept_min": _least_of([i.jumped.accept_min for i in infos]),
+            "birth_death_least_accept_min": _least_of([i.jumped.least_accept_min for i in infos]),
             "birth_death_centred_accept": moves.centred_accept,
             "birth_death_noncentred_accept": moves.noncentred_accept,
             "birth_death_leap_accept": moves.leap_accept,
@@ -306,3 +312,9 @@ class BirthDeath(Courier):
             "the prior does. See the statistic birth_death_capacity_hits.",
             "warn",
         )
+
+
+def _least_of(values: list[float]) -> float:
+    """Return the smallest of what was met, or nan."""
+    met = [value for value in values if not math.isnan(value)]
+    return min(met, default=math.nan)
