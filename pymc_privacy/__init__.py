@@ -48,7 +48,7 @@ from pymc_privacy.mechanisms.discrete_variance import (
 )
 from pymc_privacy.mechanisms.from_opendp import from_opendp, from_opendp_summary
 from pymc_privacy.mechanisms.unknown_size import SizeGap, capacity_for, size_gap
-from pymc_privacy.model.acceptance_bounds import AcceptanceBounds, acceptance_bounds
+from pymc_privacy.model.acceptance_bounds import acceptance_bounds
 from pymc_privacy.plots import (
     plot_acceptance,
     plot_ascent,
@@ -109,7 +109,6 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "FDP",
-    "AcceptanceBounds",
     "ApproximateDP",
     "BinnedQuery",
     "BirthDeath",

@@ -745,6 +745,7 @@ def cases(folder):
                 axis="object?",
             ),
         ],
+        "acceptance_bounds": [Case(pmp.acceptance_bounds, {}, model, model="object?")],
         "plot_acceptance": [
             Case(
                 pmp.plot_acceptance,

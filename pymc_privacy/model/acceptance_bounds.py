@@ -37,8 +37,7 @@ class AcceptanceBounds:
 
     Examples
     --------
-    >>> import pymc_privacy as pmp
-    >>> pmp.AcceptanceBounds(record=0.5).birth_death is None
+    >>> AcceptanceBounds(record=0.5).birth_death is None
     True
     """
 
