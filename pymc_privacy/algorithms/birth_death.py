@@ -109,6 +109,16 @@ class SizeInfo(NamedTuple):
     jumped: JumpInfo
 
 
+def smallest_met(infos: Sequence[SizeInfo]) -> dict[str, float]:
+    """Return the smallest acceptances of single moves of all databases, nan where none was met."""
+    return {
+        f"birth_death_{name}": min(
+            (met for i in infos if not math.isnan(met := getattr(i.jumped, name))), default=math.nan
+        )
+        for name in ("accept_min", "least_accept_min")
+    }
+
+
 def log_nu(rng: np.random.Generator, size: int) -> float:
     """Draw the real coordinate of a size, given the size."""
     # Away from both ends, where rounding could make it another size.

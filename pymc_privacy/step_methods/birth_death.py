@@ -114,8 +114,9 @@ class BirthDeath(Courier):
             "birth_death_jump_scale",
         ),
         "birth_death_capacity_hits": (np.int64, []),
-        **reals("birth_death_accept_min", "birth_death_least_accept_min"),
         **reals(
+            "birth_death_accept_min",
+            "birth_death_least_accept_min",
             "birth_death_centred_accept",
             "birth_death_noncentred_accept",
             "birth_death_leap_accept",
@@ -225,8 +226,7 @@ class BirthDeath(Courier):
             "birth_death_jump_accept": accept,
             "birth_death_jump_scale": scale,
             "birth_death_capacity_hits": sum(info.jumped.hits for info in infos),
-            "birth_death_accept_min": _least_of([i.jumped.accept_min for i in infos]),
-            "birth_death_least_accept_min": _least_of([i.jumped.least_accept_min for i in infos]),
+            **birth_death.smallest_met(infos),
             "birth_death_centred_accept": moves.centred_accept,
             "birth_death_noncentred_accept": moves.noncentred_accept,
             "birth_death_leap_accept": moves.leap_accept,
@@ -312,9 +312,3 @@ class BirthDeath(Courier):
             "the prior does. See the statistic birth_death_capacity_hits.",
             "warn",
         )
-
-
-def _least_of(values: list[float]) -> float:
-    """Return the smallest of what was met, or nan."""
-    met = [value for value in values if not math.isnan(value)]
-    return min(met, default=math.nan)
