@@ -11,6 +11,7 @@ from scipy import stats
 from benchmarks import peers, unknown_size
 from benchmarks.papers import awan_figure_1, inputs, ju_figure_2, ju_table_1, naive_bayes, pages
 from benchmarks.papers import linear_regression as regression
+from benchmarks.papers.yildirim import calibration, comparators, incomes, simulated
 from tests.stochastic import assert_mean, seed_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "reproduction.md"
@@ -294,3 +295,46 @@ def test_awan_table_1_counts_what_differs():
     text = unknown_size.table(rows(0.0) + shifted, chosen)
     assert "(c) differs from (a) with p < 0.003 in 0 of 48 cells of beta and tau" in text
     assert "(c) differs from (d) with p < 0.003 in 48 of 48 cells of beta and tau" in text
+
+
+# ---------------------------------------------------------------- Yıldırım, online estimation
+
+
+@pytest.mark.exhaustive
+def test_the_latent_sampler_finds_the_posterior_of_its_own_answers():
+    """Rejuvenated particles of records, beside the posterior with the records integrated out."""
+    rng = np.random.default_rng(3)
+    found = [
+        comparators.replicate(rng, method, 10.0, users=60, draws=300, steps=1000)
+        for method in comparators.METHODS[:2]
+    ]
+    assert max(abs(one[k]) for one in found for k in ("mu_off", "sigma_off")) < 0.6
+
+
+def test_the_tables_of_online_estimation_say_what_was_run(tmp_path):
+    rng = np.random.default_rng(1)
+    rows = []
+    for method in simulated.METHODS:
+        for epsilon in (1.0, 10.0):
+            got = simulated.replicate(rng, epsilon, method, users=20, draws=40)
+            rows.append({"epsilon": epsilon, "method": method, "error": None, "seconds": 1.0} | got)
+    text = simulated.table(rows, options(tmp_path, users=20, draws=40))
+    assert "1 streams of 20 users" in text
+    assert "**Agrees" in text or "**Differs" in text
+
+
+def test_calibration_of_a_few_runs_is_laid_out(tmp_path):
+    rng = np.random.default_rng(1)
+    rows = [
+        {"case": case, "error": None, "seconds": 1.0}
+        | calibration.replicate(rng, case, users=3, draws=40)
+        for case in calibration.CASES
+    ]
+    assert all(0 <= row[name] <= calibration.DRAWS for row in rows for name in ("mu", "sigma"))
+    assert "ranks" in calibration.table(rows, options(tmp_path, users=3, draws=40))
+
+
+def test_the_printed_pairs_lie_on_a_line():
+    """Mean and scale of the adaptive runs of Table 1: what the harmonic score leads to."""
+    mu, sigma = incomes.PUBLISHED["SMC-adaptive"]
+    assert np.corrcoef(mu, sigma)[0, 1] < -0.95
