@@ -582,6 +582,25 @@ def cases(folder):
         "bootstrap_interval": [
             interval(pmp.bootstrap_interval, repeats=("count", 50), rng=("generator?", rng)),
         ],
+        "repro_interval": [
+            interval(pmp.repro_interval, draws=("count", 50), rng=("generator?", rng)),
+        ],
+        "repro_set": [
+            Case(
+                pmp.repro_set,
+                {
+                    "observed": 3.0,
+                    "simulate": constant(lambda rng, p, draws: rng.normal(np.mean(p), size=draws)),
+                    "candidates": [1.0, 2.0],
+                    "draws": 50,
+                },
+                observed="drawn",
+                candidates="drawn",
+                draws="count",
+                prob="probability",
+                rng="generator?",
+            ),
+        ],
         "multiple_sanitization_interval": [
             interval(pmp.multiple_sanitization_interval, releases=("count", 3)),
         ],

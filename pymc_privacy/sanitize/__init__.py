@@ -33,6 +33,7 @@ from pymc_privacy.sanitize.intervals import (
     bootstrap_interval,
     multiple_sanitization_interval,
     noise_aware_interval,
+    repro_interval,
 )
 from pymc_privacy.sanitize.ledger import Charge, Ledger
 from pymc_privacy.sanitize.plan import ReleasePlan, plan_release
@@ -45,6 +46,7 @@ from pymc_privacy.sanitize.quantiles import (
 )
 from pymc_privacy.sanitize.registry import registry_entry, to_yaml
 from pymc_privacy.sanitize.releases import Release, release, simulate_release
+from pymc_privacy.sanitize.repro import ReproSet, repro_set
 from pymc_privacy.sanitize.shares import (
     log_share_sensitivity,
     log_shares,
@@ -72,6 +74,7 @@ __all__ = [
     "Rate",
     "Release",
     "ReleasePlan",
+    "ReproSet",
     "Sensitivity",
     "Slope",
     "audit",
@@ -96,6 +99,8 @@ __all__ = [
     "release_card",
     "release_composition",
     "repeated",
+    "repro_interval",
+    "repro_set",
     "select_threshold",
     "simulate_composition",
     "simulate_release",

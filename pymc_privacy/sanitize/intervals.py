@@ -3,6 +3,7 @@
 * `noise_aware_interval`: the posterior given the release itself. The noise is integrated out:
   p(theta | s) = sum over totals t of p(theta | t) p(t) eta(s | t), up to a constant.
 * `bootstrap_interval`: percentiles of estimates from totals that are simulated with their noise.
+* `repro_interval`: values of the parameter at which such totals are not all on one side.
 * `multiple_sanitization_interval`: several releases with a share of the budget each, combined.
 """
 
@@ -14,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from pymc_privacy.accounting import PureDP
-from pymc_privacy.arguments import generator, instance, integer
+from pymc_privacy.arguments import generator, instance, integer, refusal
 from pymc_privacy.errors import ReleaseError
 from pymc_privacy.sanitize.budget import share_of
 from pymc_privacy.sanitize.calibrate import promised
 from pymc_privacy.sanitize.exact_noise import ExactNoise
 from pymc_privacy.sanitize.families import OWN, Family
-from pymc_privacy.sanitize.families.base import FOREIGN, MOST
+from pymc_privacy.sanitize.families.base import FOREIGN, MOST, SimulatedFamily
 from pymc_privacy.sanitize.interval import PrivateInterval, checked_prob
 from pymc_privacy.sanitize.ledger import Ledger
 from pymc_privacy.sanitize.methods import METHODS, MOST_RELEASES, multiple_ends, within_support
@@ -34,10 +35,12 @@ from pymc_privacy.sanitize.plan import (
     plan_release,
 )
 from pymc_privacy.sanitize.releases import Release, with_noise
+from pymc_privacy.sanitize.repro import repro_set
 from pymc_privacy.sanitize.truncated import discrete_laplace_between, laplace_between
 
 _ENOUGH, _FEWEST, _BATCHES = 1000, 100, 25  # draws of the posterior; and how often to try
 _MOST_DRAWS = 10**7
+_MOST_REPRO, _CANDIDATES = 10**5, 201  # simulated releases at each value, and values
 _WIDEST = 2.0**50  # of noise that can be simulated in 64 bits
 
 
@@ -173,6 +176,79 @@ def bootstrap_interval(
     published = published_total(records, family, epsilon, size=size, ledger=ledger, name=name)
     ends = bootstrap_ends(rng, published, family, prob, repeats)
     return _labelled("parametric bootstrap", published.plan, (published,), family, ends, prob)
+
+
+def repro_interval(
+    records: Any,
+    family: Family,
+    *,
+    epsilon: float,
+    prob: float = 0.95,
+    draws: int = 999,
+    size: int | None = None,
+    ledger: Ledger | None = None,
+    name: str | None = None,
+    rng: np.random.Generator | None = None,
+) -> PrivateInterval:
+    """Release a total securely, and return a confidence interval that holds at each parameter.
+
+    By repro samples: a value of the parameter is left out if the release is extreme among releases
+    simulated at it, clipping and noise included. Where the model holds, it covers with probability
+    prob or more for any number of records, any noise, and any parameter in the family's range,
+    near its ends too, where credible intervals can fail. It is wider for that.
+    Values are tried on a grid, and once more, finer, about the ends.
+
+    Parameters
+    ----------
+    records, epsilon, prob, size, ledger, name, rng
+        As for `noise_aware_interval`.
+    family : Family
+        `Proportion` or `Rate`, of which one parameter says all. For others write a simulator, and
+        use `repro_set`.
+    draws : int
+        Simulated releases at each value.
+
+    Raises
+    ------
+    ReleaseError
+        If the family is neither, or the records are not such as it takes, or not `size` many.
+    GuaranteeError
+        If epsilon or prob is out of its range, or the ledger has other neighbours.
+    BudgetError
+        If the ledger cannot cover the charge; nothing was drawn.
+    LedgerError
+        If the ledger was charged under this name before, or its file is damaged.
+
+    See Also
+    --------
+    repro_set : For any simulator, and several parameters.
+    bootstrap_interval : From the same release; approximate.
+    noise_aware_interval : Covers on average over a prior.
+
+    References
+    ----------
+    - Awan, J. and Wang, Z. (2025), "Simulation-based, finite-sample inference for privatized
+      data", Journal of the American Statistical Association 120.
+
+    Examples
+    --------
+    >>> import pymc_privacy as pmp
+    >>> interval = pmp.repro_interval([0, 0, 0, 1] * 10, pmp.Proportion(), epsilon=0.5)
+    >>> interval.label, interval.lower < 0.25 < interval.upper
+    ('proven', True)
+    """
+    prob, rng, ledger = checked_prob(prob), checked_rng(rng), checked_ledger(ledger)
+    draws = integer("draws", draws, least=1, most=_MOST_REPRO, error=ReleaseError)
+    wanted = "Proportion() or Rate(upper=...), which have one parameter (else use repro_set)"
+    instance("family", family, SimulatedFamily, wanted, error=ReleaseError)
+    if (draws + 1) * (1 - prob) < 1 - 1e-9:
+        meaning = "or no value can be left out: (draws + 1) (1 - prob) >= 1"
+        raise refusal("draws", "larger for this prob", draws, meaning=meaning, error=ReleaseError)
+    assert isinstance(family, SimulatedFamily)
+    family.totals_at(np.random.default_rng(0), family.support[1], 1, 1)  # or it says why not
+    published = published_total(records, family, epsilon, size=size, ledger=ledger, name=name)
+    ends = repro_ends(rng, published, family, prob, draws)
+    return _labelled("repro samples", published.plan, (published,), family, ends, prob)
 
 
 def multiple_sanitization_interval(
@@ -370,6 +446,29 @@ def bootstrap_ends(
     estimates, _ = family.estimate(totals + _noise(rng, published, repeats), published.size)
     lower, upper = np.quantile(estimates, [(1 - prob) / 2, (1 + prob) / 2])
     return within_support(family, lower), within_support(family, upper)
+
+
+def repro_ends(
+    rng: np.random.Generator, published: Release, family: Family, prob: float, draws: int
+) -> tuple[float, float]:
+    """Return the ends of the values at which the release is not extreme."""
+    assert published.size is not None
+    assert isinstance(family, SimulatedFamily)
+    size = published.size
+
+    def simulate(rng: np.random.Generator, parameter: float, draws: int) -> np.ndarray:
+        totals = family.totals_at(rng, parameter, size, draws)
+        return totals + _noise(rng, published, draws)
+
+    low, high = family.support
+    for _ in range(2):
+        grid = np.linspace(low, high, _CANDIDATES)
+        found = repro_set(published.value, simulate, grid, prob=prob, draws=draws, rng=rng)
+        if not np.any(found.accepted):
+            # No value explains the release: it is of another model, and nothing is left out.
+            return family.support
+        low, high = found.interval()
+    return within_support(family, low), within_support(family, high)
 
 
 def _noise(rng: np.random.Generator, published: Release, draws: int) -> np.ndarray:

@@ -35,6 +35,10 @@ OF_CHAINS = (
     "Coverage is an average over parameters drawn from the prior, where the model holds and the "
     "chains have mixed. At one parameter it may be anything, and near the ends of its range even 0."
 )
+EACH_VALUE = (
+    "Coverage is at least prob at each parameter within the range, where the model holds, up to "
+    "the grid of values that were tried."
+)
 APPROXIMATE = (
     "Coverage is approximate, for many records, where the model holds and its bounds clip hardly "
     "any record. With few records, or near the ends of the range, it can be far lower, even 0."
@@ -123,6 +127,7 @@ def _ends_of_quantiles(releases: Any, family: Family | None, prob: float) -> Any
 METHODS = {
     "noise-aware posterior": Method((PRIOR_AVERAGE, OF_CHAINS), Release, 1, MOST_RELEASES),
     "parametric bootstrap": Method((APPROXIMATE,), Release, 1, 1, families=True),
+    "repro samples": Method((EACH_VALUE,), Release, 1, 1, families=True),
     "multiple sanitization": Method(
         (APPROXIMATE,), Release, 2, MOST_RELEASES, families=True, ends=_ends_of_totals
     ),

@@ -421,6 +421,7 @@ def test_whole_intervals_stay_below_their_epsilon(method, request):
 METHODS = [
     pmp.noise_aware_interval,
     pmp.bootstrap_interval,
+    pmp.repro_interval,
     pmp.multiple_sanitization_interval,
     pmp.centre_scale_interval,
 ]

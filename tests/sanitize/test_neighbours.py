@@ -267,10 +267,15 @@ FAMILIES = [
 METHODS = [
     pmp.noise_aware_interval,
     pmp.bootstrap_interval,
+    pmp.repro_interval,
     pmp.multiple_sanitization_interval,
     pmp.centre_scale_interval,
 ]
-QUICK = {pmp.noise_aware_interval: {"draws": 200}, pmp.bootstrap_interval: {"repeats": 20}}
+QUICK = {
+    pmp.noise_aware_interval: {"draws": 200},
+    pmp.bootstrap_interval: {"repeats": 20},
+    pmp.repro_interval: {"draws": 20},
+}
 
 
 PAIRS = [
@@ -278,6 +283,7 @@ PAIRS = [
     for method in METHODS
     for family in FAMILIES
     if method is not pmp.centre_scale_interval or family[2] is None  # a slope has no summary
+    if method is not pmp.repro_interval or isinstance(family[0], pmp.Proportion)
 ]
 
 

@@ -279,6 +279,7 @@ def test_a_refusal_says_nothing_of_what_is_in_the_records():
 INTERVALS = [
     pmp.noise_aware_interval,
     pmp.bootstrap_interval,
+    pmp.repro_interval,
     pmp.multiple_sanitization_interval,
     pmp.centre_scale_interval,
 ]
@@ -394,7 +395,11 @@ def test_who_has_paid_gets_something(function, request):
     # At the ends of what floats hold: refused before the charge, or published after it.
     rng = random.Random(seed_of(request))
     parameters = inspect.signature(function).parameters
-    quick = {pmp.noise_aware_interval: {"draws": 200}, pmp.bootstrap_interval: {"repeats": 20}}
+    quick = {
+        pmp.noise_aware_interval: {"draws": 200},
+        pmp.bootstrap_interval: {"repeats": 20},
+        pmp.repro_interval: {"draws": 30},
+    }
     got = 0
     for _ in range(150):
         arguments = {**CALLS[function], **quick.get(function, {})}

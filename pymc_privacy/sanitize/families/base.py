@@ -122,6 +122,16 @@ class SummarisedFamily(Family):
         """Return the posterior's mean above the lower end of its range, and standard deviation."""
 
 
+class SimulatedFamily(SummarisedFamily):
+    """A family of one parameter, which is all there is to know to simulate its totals."""
+
+    @abstractmethod
+    def totals_at(
+        self, rng: np.random.Generator, parameter: float, size: int, draws: int
+    ) -> np.ndarray:
+        """Draw totals of clipped records at a parameter, shape (draws, 1)."""
+
+
 def numbers(records: Any, columns: int | None = None, least: int = 1) -> np.ndarray:
     """Return records as finite floats, of shape (n,) or (n, columns)."""
     array = rows("records", records, columns)

@@ -8,22 +8,24 @@ from typing import Any
 
 import numpy as np
 from scipy.special import betaln, gammaln
+from scipy.stats import poisson
 
 from pymc_privacy.arguments import integer
 from pymc_privacy.errors import ReleaseError
 from pymc_privacy.sanitize.families.base import (
     MOST,
-    SummarisedFamily,
+    SimulatedFamily,
     SummaryBounds,
     checked_prior,
     numbers,
 )
 
 _MOST_TOTALS = 2**26
+_MOST_COUNTS = 10_000
 
 
 @dataclass(frozen=True)
-class Proportion(SummarisedFamily):
+class Proportion(SimulatedFamily):
     """The share of ones among records that are 0 or 1, with a Beta prior.
 
     Parameters
@@ -110,6 +112,12 @@ class Proportion(SummarisedFamily):
         share = float(np.clip(total[0] / size, 0.0, 1.0))
         return rng.binomial(size, share, (repeats, 1)).astype(float)
 
+    def totals_at(
+        self, rng: np.random.Generator, parameter: float, size: int, draws: int
+    ) -> np.ndarray:
+        """Draw binomial totals."""
+        return rng.binomial(size, parameter, (draws, 1)).astype(float)
+
     def summary_bounds(self, size: int) -> SummaryBounds:
         """Return the suprema over all n + 1 totals."""
         if size > _MOST_TOTALS:
@@ -139,7 +147,7 @@ class Proportion(SummarisedFamily):
 
 
 @dataclass(frozen=True)
-class Rate(SummarisedFamily):
+class Rate(SimulatedFamily):
     """The mean of counts, Poisson, with a Gamma prior; counts are clipped to a public bound.
 
     Parameters
@@ -233,6 +241,22 @@ class Rate(SummarisedFamily):
         """Draw Poisson totals."""
         mean = float(np.clip(total[0] / size, 0.0, self.upper))
         return rng.poisson(size * mean, (repeats, 1)).astype(float)
+
+    def totals_at(
+        self, rng: np.random.Generator, parameter: float, size: int, draws: int
+    ) -> np.ndarray:
+        """Draw totals of Poisson counts that are clipped one by one."""
+        if self.upper > _MOST_COUNTS:
+            raise ReleaseError(
+                f"Clipped counts are simulated up to upper={_MOST_COUNTS}, because each value is "
+                f"counted; got {self.upper}."
+            )
+        counts = np.arange(self.upper + 1)
+        chances = poisson.pmf(counts, parameter)
+        chances[-1] = poisson.sf(self.upper - 1, parameter)
+        return (rng.multinomial(size, chances / chances.sum(), draws) @ counts)[:, None].astype(
+            float
+        )
 
     def summary_bounds(self, size: int) -> SummaryBounds:
         """Return the suprema for the posterior Gamma(a + S, b + n).
