@@ -38,7 +38,9 @@ from pymc_privacy.mechanisms import (
     ObjectivePerturbation,
     RandomizedResponse,
     Rounded,
+    SetResponse,
     Suppressed,
+    TableMechanism,
     TruncatedLaplace,
     Tulap,
 )
@@ -47,6 +49,7 @@ from pymc_privacy.mechanisms.discrete_variance import (
     discrete_gaussian_variance,
 )
 from pymc_privacy.mechanisms.from_opendp import from_opendp, from_opendp_summary
+from pymc_privacy.mechanisms.ptable import read_ptable
 from pymc_privacy.mechanisms.unknown_size import SizeGap, capacity_for, size_gap
 from pymc_privacy.model.acceptance_bounds import acceptance_bounds
 from pymc_privacy.plots import (
@@ -59,6 +62,8 @@ from pymc_privacy.plots import (
     plot_release,
     plot_size,
 )
+from pymc_privacy.published.nmf import read_nmf
+from pymc_privacy.published.nmf_simulation import simulate_nmf
 from pymc_privacy.sanitize import (
     CompositionRelease,
     GroupedComposition,
@@ -151,11 +156,13 @@ __all__ = [
     "Release",
     "RenyiDP",
     "Rounded",
+    "SetResponse",
     "SizeGap",
     "Slope",
     "Stream",
     "Study",
     "Suppressed",
+    "TableMechanism",
     "TruncatedLaplace",
     "Tulap",
     "ZeroConcentratedDP",
@@ -195,6 +202,8 @@ __all__ = [
     "precise_quantiles",
     "private_quantile",
     "read_card",
+    "read_nmf",
+    "read_ptable",
     "registry_entry",
     "release",
     "release_card",
@@ -204,6 +213,7 @@ __all__ = [
     "sample",
     "select_threshold",
     "simulate_composition",
+    "simulate_nmf",
     "simulate_release",
     "size_gap",
     "smallest_share_bins",

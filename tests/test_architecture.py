@@ -16,7 +16,7 @@ from pymc_privacy import step_methods
 
 PACKAGE = Path(pmp.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
-PURE = ("accounting", "algorithms", "arguments", "errors", "mechanisms", "sanitize")
+PURE = ("accounting", "algorithms", "arguments", "errors", "mechanisms", "published", "sanitize")
 PPL = {"pymc", "pytensor", "arviz", "arviz_base", "arviz_stats", "arviz_plots", "xarray"}
 LABELLED = {"arviz", "arviz_base", "arviz_stats", "arviz_plots", "xarray"}
 OPEN_DOORS = {"pymc", "pytensor.tensor"}  # what anyone may import, as `pm` and `pt`
@@ -62,6 +62,7 @@ LAYERS = (
     "accounting",
     "mechanisms",
     "sanitize",
+    "published",
     "algorithms",
     "reparameterise",
     "functions",

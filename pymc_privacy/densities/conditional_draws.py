@@ -20,7 +20,7 @@ from pymc_privacy.model.database import Database
 from pymc_privacy.model.factors import by_row, log_densities
 
 # Every cell costs about as much as a proposal does.
-MOST_CELLS = 16
+MOST_CELLS = 32
 
 
 def conditional_draws(database: Database) -> list[TensorVariable] | None:
@@ -93,14 +93,10 @@ def _draw(logs: list[TensorVariable], size: int) -> TensorVariable:
     if len(logs) == 2:
         # U < 1 / (1 + e^{l_0 - l_1}) for the second cell.
         return (uniform * (1 + pt.exp(logs[0] - logs[1])) < 1).astype("int64")
-    largest = reduce(pt.maximum, logs)
-    masses = [pt.exp(log - largest) for log in logs]
-    left = uniform * reduce(pt.add, masses)
-    cell = pt.zeros((size,), dtype="int64")
-    for mass in masses[:-1]:
-        cell += pt.ge(left, mass)
-        left = pt.switch(pt.ge(left, mass), left - mass, -1.0)
-    return cell
+    # Stacked, since an expression of all cells at once would have too many operands.
+    stacked = pt.stack([pt.broadcast_to(log, (size,)) for log in logs])
+    ends = pt.exp(stacked - stacked.max(axis=0)).cumsum(axis=0)
+    return pt.ge(uniform * ends[-1], ends[:-1]).sum(axis=0).astype("int64")
 
 
 def _look_up(table: np.ndarray, drawn: TensorVariable) -> TensorVariable:

@@ -21,6 +21,7 @@ from pymc_privacy._compat import (
     TensorVariable,
     Variable,
     compile_graph,
+    disconnected_grad,
 )
 from pymc_privacy.densities.conditional_draws import few_cells, log_weights
 from pymc_privacy.model.cells import Cells, NotCounted, log_probabilities
@@ -88,10 +89,12 @@ def _group_weights(
 
 
 def _log_sum(logs: Sequence[TensorVariable]) -> TensorVariable:
-    largest = reduce(pt.maximum, logs)
+    # Stacked, since an expression of all cells at once would have too many operands.
+    stacked = pt.stack(pt.broadcast_arrays(*logs))
+    largest = stacked.max(axis=0)
     # A record that nothing allows makes the whole impossible, and not undefined.
-    largest = pt.switch(pt.isinf(largest), 0.0, largest)
-    return largest + pt.log(reduce(pt.add, [pt.exp(log - largest) for log in logs]))
+    largest = disconnected_grad(pt.switch(pt.isinf(largest), 0.0, largest))
+    return largest + pt.log(pt.exp(stacked - largest).sum(axis=0))
 
 
 def _groups(database: Database) -> tuple[dict[Variable, np.ndarray], np.ndarray] | None:

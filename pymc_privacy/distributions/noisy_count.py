@@ -41,7 +41,7 @@ from pymc_privacy.distributions.count_sums import (
 )
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
 from pymc_privacy.mechanisms import Mechanism, Suppressed
-from pymc_privacy.mechanisms.count_windows import count_window
+from pymc_privacy.mechanisms.count_windows import cells_of_noise, count_window
 from pymc_privacy.model.releases import PrivatizedRV, check_release
 from pymc_privacy.model.start import start_of
 
@@ -108,8 +108,9 @@ class NoisyCount(Distribution):
     dist : TensorVariable
         The law of the counts, unnamed: ``pm.Poisson.dist(mu)``. One law for all cells is given
         the shape of the release.
-    mechanism : AdditiveMechanism or PostProcessed
-        Noise, which may have been clamped from below, rounded or suppressed afterwards.
+    mechanism : AdditiveMechanism, PostProcessed or TableMechanism
+        Noise, which may have been clamped from below, rounded or suppressed afterwards; or a table
+        of probabilities, as from :func:`~pymc_privacy.read_ptable`.
     observed : array_like, optional
         The release, one number per cell; nan where it was suppressed.
     dims : str or sequence of str, optional
@@ -121,8 +122,8 @@ class NoisyCount(Distribution):
     RecordError
         If `dist` is not the unnamed law of independent integers >= 0.
     MechanismError
-        If the mechanism adds no noise, `tail` is not in (0, 1), or too many counts would be added
-        up.
+        If the mechanism neither adds noise nor is a table, `tail` is not in (0, 1), or too many
+        counts would be added up.
     ReleaseError
         If the release has not one value per cell, or the mechanism cannot have produced it.
 
@@ -141,9 +142,9 @@ class NoisyCount(Distribution):
 
     Poisson, binomial and negative binomial counts with Laplace or Gaussian noise are summed by a
     recurrence that stops by itself, so that wide noise costs no more than the law of the count is
-    wide. Other laws are evaluated at every count within a distance h of the release, which grows
-    with the misfit of the two: cells × (2 h + 1) numbers. Where these are more than 20 million, the
-    density is taken as 0.
+    wide. Other laws, and tables, are evaluated at every count within a distance h of the release,
+    which grows with the misfit of the two: cells × (2 h + 1) numbers. Where these are more than 20
+    million, the density is taken as 0.
 
     Examples
     --------
@@ -205,7 +206,7 @@ class NoisyCount(Distribution):
         """Make an unnamed noisy count; a shape gives every cell a count of its own."""
         _check_mechanism(mechanism, tail)
         if shape is None:
-            shape = _broadcast(dist.type.shape, np.shape(mechanism.scale))
+            shape = _broadcast(dist.type.shape, cells_of_noise(mechanism))
         count = change_dist_size(dist, shape) if shape is not None else dist
         if not recurrence:
             _check_windows(count, mechanism, tail)
@@ -285,11 +286,11 @@ def _checked_release(name: str, observed: Any, count: TensorVariable, mechanism:
         shape = observed.type.shape if isinstance(observed, Variable) else np.shape(observed)
     except Exception:  # a ragged list, say, which is refused below as no array of numbers
         shape = ()
-    expected = _broadcast(count.type.shape, np.shape(mechanism.scale), shape)
+    expected = _broadcast(count.type.shape, cells_of_noise(mechanism), shape)
     if expected is None or len(expected) != len(shape):
         raise ReleaseError(
             f"The release {name!r} must have one value per cell, so that counts of shape "
-            f"{count.type.shape} and scales of shape {np.shape(mechanism.scale)} can be "
+            f"{count.type.shape} and scales of shape {cells_of_noise(mechanism)} can be "
             f"broadcast to it; got observed of shape {shape}."
         )
     release = check_release(

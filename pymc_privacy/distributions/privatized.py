@@ -138,7 +138,7 @@ class Privatized(Distribution):
             observed = check_release(name, observed, contributions, mechanism, local=local)
             observed = _with_suppressed(observed, mechanism)
         check_integers(name, contributions, mechanism)
-        check_categories(name, contributions, mechanism)
+        check_categories(name, contributions, mechanism, local=local)
         contributions = _of_existing_records(name, contributions, records, local=local)
         release = super().__new__(
             cls, name, contributions, mechanism, observed=observed, local=local, dims=dims

@@ -6,7 +6,12 @@ import numpy as np
 
 from pymc_privacy._compat import Model, TensorVariable, ancestors
 from pymc_privacy.errors import RecordError
-from pymc_privacy.mechanisms import Mechanism, RandomizedResponse
+from pymc_privacy.mechanisms import (
+    Mechanism,
+    RandomizedResponse,
+    SetResponse,
+    TableMechanism,
+)
 from pymc_privacy.model.drawable import can_be_drawn
 from pymc_privacy.model.finite import refuse_data_that_are_not_numbers
 from pymc_privacy.model.locality import parents
@@ -59,14 +64,21 @@ def check_integers(name: str, contributions: TensorVariable, mechanism: Mechanis
         )
 
 
-def check_categories(name: str, contributions: TensorVariable, mechanism: Mechanism) -> None:
+def check_categories(
+    name: str, contributions: TensorVariable, mechanism: Mechanism, *, local: bool
+) -> None:
     """Refuse records that are known to have other values than there are categories."""
-    if not isinstance(mechanism, RandomizedResponse) or contributions.owner is None:
+    if not isinstance(mechanism, RandomizedResponse | SetResponse | TableMechanism) or not local:
         return
-    support = finite_support(contributions)
-    if support is not None and (support[0] < 0 or support[1] >= mechanism.categories):
+    support = finite_support(contributions) if contributions.owner is not None else None
+    known = mechanism.categories
+    if support is None or known is None:
+        return
+    if support[0] < 0 or support[1] >= known:
+        table = isinstance(mechanism, TableMechanism)
+        hint = "Give a row for each." if table else "Give categories=."
         raise RecordError(
-            f"The contributions to {name!r} must be from 0 to {mechanism.categories - 1}, because "
-            f"there are {mechanism.categories} categories; got {contributions.name!r} with values "
-            f"from {support[0]} to {support[1]}. Give categories=."
+            f"The contributions to {name!r} must be from 0 to {known - 1}, because "
+            f"there are {known} categories; got {contributions.name!r} with values "
+            f"from {support[0]} to {support[1]}. {hint}"
         )

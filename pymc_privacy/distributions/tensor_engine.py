@@ -10,7 +10,7 @@ from pymc_privacy.mechanisms.engines import register_tensors
 
 
 def _pick(x: Any, index: Any) -> Any:
-    index = pt.as_tensor(index).astype("int64")
+    x, index = pt.as_tensor(x), pt.as_tensor(index).astype("int64")
     return x[index] if x.ndim == 1 else pt.take_along_axis(x, index[..., None], axis=-1)[..., 0]
 
 

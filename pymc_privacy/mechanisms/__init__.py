@@ -12,6 +12,8 @@ from pymc_privacy.mechanisms.laplace import DiscreteLaplace, Laplace
 from pymc_privacy.mechanisms.objective_perturbation import ObjectivePerturbation
 from pymc_privacy.mechanisms.post_processed import Clamped, PostProcessed, Rounded, Suppressed
 from pymc_privacy.mechanisms.randomized_response import RandomizedResponse
+from pymc_privacy.mechanisms.set_response import SetResponse
+from pymc_privacy.mechanisms.table import TableMechanism
 from pymc_privacy.mechanisms.truncated_laplace import TruncatedLaplace
 from pymc_privacy.mechanisms.tulap import Tulap
 
@@ -34,7 +36,9 @@ __all__ = [
     "PostProcessed",
     "RandomizedResponse",
     "Rounded",
+    "SetResponse",
     "Suppressed",
+    "TableMechanism",
     "TruncatedLaplace",
     "Tulap",
 ]

@@ -12,6 +12,7 @@ from pymc_privacy.arguments import shown
 from pymc_privacy.errors import MechanismError
 from pymc_privacy.mechanisms.base import AdditiveMechanism
 from pymc_privacy.mechanisms.post_processed import Clamped, PostProcessed, Rounded, Suppressed
+from pymc_privacy.mechanisms.table import TableMechanism
 from pymc_privacy.mechanisms.tails import log_reach, log_tail_bound
 
 # The log tails of ever wider windows: -8, and each this factor further than the one before.
@@ -52,7 +53,7 @@ def count_reaches(mechanism: Any) -> CountWindow:
         log_tails = -_FIRST * _FACTOR ** np.arange(levels)
         try:
             return count_window(
-                mechanism, log_tails.reshape(-1, *(1,) * np.ndim(noise_inside(mechanism).scale))
+                mechanism, log_tails.reshape(-1, *(1,) * len(cells_of_noise(mechanism)))
             )
         except MechanismError:
             if levels == _LEVELS[-1]:
@@ -88,6 +89,11 @@ def count_window(mechanism: Any, log_tail: Any) -> CountWindow:
             # Densities do not increase away from the statistic.
             edge = mechanism.log_density(half.astype(np.float64), 0.0)
             return CountWindow(half, -math.inf, np.asarray(edge))
+        case TableMechanism():
+            # A table has no noise beyond its reach.
+            shape = np.shape(log_tail)
+            half = np.full(shape, _reach_of_table(mechanism))
+            return CountWindow(half, -math.inf, np.full(shape, -math.inf))
         case Rounded():
             half, threshold, left_out = count_window(mechanism.mechanism, log_tail)
             slack = mechanism.to / 2
@@ -102,13 +108,24 @@ def count_window(mechanism: Any, log_tail: Any) -> CountWindow:
             raise MechanismError(
                 "A noisy count needs a mechanism that adds noise, such as "
                 "DiscreteLaplace(epsilon=1.0, sensitivity=1.0), or one that was rounded, "
-                "suppressed or clamped from below afterwards, because counts are summed within "
-                f"its reach; got {shown(mechanism)}."
+                "suppressed or clamped from below afterwards, or a TableMechanism, because counts "
+                f"are summed within its reach; got {shown(mechanism)}."
             )
     # What is published may be an interval, whose probability is at most that of all such noise.
     noise = noise_inside(mechanism)
     beyond = math.log(2) + log_tail_bound(noise, log_reach(noise, log_tail) + float(noise.discrete))
     return window._replace(log_left_out=np.maximum(window.log_left_out, beyond))
+
+
+def cells_of_noise(mechanism: Any) -> tuple[int, ...]:
+    """Return the shape of the scales of the noise, () where one law is that of every cell."""
+    return np.shape(getattr(noise_inside(mechanism), "scale", 1.0))
+
+
+def _reach_of_table(mechanism: TableMechanism) -> int:
+    """Return how far a release can be from its count."""
+    truth, release = np.nonzero(mechanism.table)
+    return int(np.abs(release - truth).max())
 
 
 def noise_inside(mechanism: Any) -> AdditiveMechanism:

@@ -99,6 +99,7 @@ class ParameterProgram:
             has_statistics=self.has_statistics,
             carries_records=self.interweaves,
             noise_precision=self.noise_precision if self.is_guided else np.empty(0),
+            sums_out=self.sums_out,
         )
 
     def data(self) -> dict[str, tuple[np.ndarray, ...]]:

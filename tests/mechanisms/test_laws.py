@@ -528,6 +528,8 @@ EVERY = [
     *AFTERWARDS.values(),
     *GRADIENTS.values(),
     pmp.RandomizedResponse(epsilon=1.0),
+    pmp.TableMechanism.kuk(p_yes=0.8, p_no=0.2, cards=2),
+    pmp.SetResponse.local_hashing(epsilon=1.0, categories=3),
     pmp.ExponentialMechanism(epsilon=1.0, sensitivity=1.0),
     pmp.ObjectivePerturbation(epsilon=1.0, bound=1.0),
     pmp.FunctionalMechanism(epsilon=1.0, covariates=2),

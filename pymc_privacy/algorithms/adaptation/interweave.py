@@ -25,6 +25,7 @@ from pymc_privacy.algorithms.interweave import (
 MANY_RECORDS = 10_000
 STEPS_PER_SWEEP = 250
 MOST_STEPS = 200
+MARGINAL_STEPS = 8
 # A fresh draw of the records is often refused however near the parameters stay.
 REFRESH_SCALES = (0.3, 2.4)
 _FIRST_TRAJECTORY = 0.8
@@ -46,6 +47,13 @@ class Traits(NamedTuple):
     """Whether records are carried along with their parameters, or else drawn afresh."""
     noise_precision: np.ndarray
     """1 / scale² of the noise; empty where nothing guides the moves with the records."""
+    sums_out: bool = False
+    """Whether densities are those of the parameters alone, records being summed out."""
+
+    @property
+    def is_marginal(self) -> bool:
+        """Tell whether trajectories of the parameters alone do, without the records."""
+        return self.sums_out and self.has_gradient
 
     @property
     def is_guided(self) -> bool:
@@ -90,11 +98,15 @@ def default_centred_steps(traits: Traits) -> int:
     """Return how many moves given the records one iteration makes: more where they cost little."""
     if not traits.has_gradient:
         return max(8, 3 * traits.size)
+    if traits.is_marginal:
+        return MARGINAL_STEPS
     return 4 if traits.has_statistics else 2
 
 
 def default_noncentred_steps(traits: Traits) -> int:
     """Return how many moves with the records one iteration makes."""
+    if traits.is_marginal:
+        return 0
     if not traits.carries_records:
         # Each draws all records anew, as the sweep does.
         return 3
@@ -160,6 +172,9 @@ def learn_curvature(
     """
     if not tuning.at_milestone(learnt.centred, learnt.tune_steps):
         return learnt
+    # Far out in a tail, as of a share near 0, a curvature says nothing of the whole law.
+    if traits.is_marginal and learnt.centred.iteration >= learnt.tune_steps // 4:
+        return learnt
     shaped = tuning.learn_curvature(learnt.centred, density(), q, has_gradient=traits.has_gradient)
     return learnt._replace(centred=shaped)
 
@@ -169,6 +184,8 @@ def learn(learnt: Learnt, plan: Plan, q: np.ndarray, info: Info) -> Learnt:
     traits, tune_steps = plan.traits, learnt.tune_steps
     target = target_accept(traits.has_gradient)
     centred = tuning.rescale(learnt.centred, info.centred_accept, target)
+    if traits.is_marginal:
+        centred = tuning.learn_factor_in_time(tuning.observe(centred, q), tune_steps)
     # Given u, the parameters have another covariance than in the posterior: one that
     # follows u, or that of their shifts. Drawn afresh, they have the posterior's.
     sees_draws = traits.is_guided or not traits.carries_records
