@@ -261,7 +261,6 @@ def cases(folder):
                 pmp.TableMechanism.unrelated_question,
                 {"p": 0.7, "prevalence": 0.2},
                 p="probability",
-                prevalence="object",
                 **NEAR,
             ),
             Case(
@@ -1288,6 +1287,9 @@ def harmful(result):
             continue
         # Nothing found is minus infinity, and noise without a bound reaches for ever.
         endless = isinstance(result, Audit) or (isinstance(result, pmp.Tulap) and name == "bound")
+        # A release that rules a truth out has no bound of its loss, and promises nothing.
+        tables = pmp.TableMechanism | pmp.SetResponse
+        endless |= name == "epsilon" and isinstance(result, tables) and promise is None
         if value is not None and not endless and not np.all(np.isfinite(value)):
             return f"{name} is {value}"
     if isinstance(promise, pmp.PureDP) and not 0 < promise.epsilon < math.inf:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from pymc_privacy.algorithms.machine_code.caching import compiled
 from pymc_privacy.algorithms.numerics.integer_kernel import Fibre
@@ -244,13 +245,13 @@ def stack(
     gaussian: Sequence[bool],
 ) -> Measurements:
     """Put the rows of several measurements under each other."""
-    matrix = np.concatenate([np.asarray(a, dtype=np.float64) for a in matrices])
-    cells, rows = np.nonzero(matrix.T)
-    starts = np.concatenate([[0], np.cumsum(np.bincount(cells, minlength=matrix.shape[1]))])
+    parts = [sparse.csr_array(a).astype(np.float64) for a in matrices]
+    matrix = sparse.csc_array(sparse.vstack(parts, format="csc"))
+    matrix.sort_indices()
     return Measurements(
-        starts.astype(np.int64),
-        rows.astype(np.int64),
-        matrix[rows, cells],
+        matrix.indptr.astype(np.int64),
+        matrix.indices.astype(np.int64),
+        matrix.data,
         np.concatenate([np.asarray(y, dtype=np.float64) for y in releases]),
         np.concatenate([np.broadcast_to(s, len(y)) for s, y in zip(scales, releases, strict=True)]),
         np.concatenate([np.full(len(y), g) for g, y in zip(gaussian, releases, strict=True)]),

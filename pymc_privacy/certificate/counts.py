@@ -126,7 +126,7 @@ def _move(
     if not math.isnan(found):
         expected = _difference(before, after, names)
         yield rounded(Comparison(what, expected, found), before, after, names)
-    exact = np.zeros(len(lattice.exact))
+    exact = np.zeros(lattice.exact.shape[0])
     yield Comparison(f"{what}, exact totals", exact, lattice.exact @ vector)
 
 

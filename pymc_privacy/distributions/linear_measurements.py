@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
+from scipy import sparse
 
 from pymc_privacy._compat import (
     INTERPRETED,
@@ -30,6 +31,9 @@ from pymc_privacy.model.marks import Mark, is_record, mark
 from pymc_privacy.model.releases import PrivatizedRV, check_release
 from pymc_privacy.model.support import support
 
+# Up to so many entries a matrix is multiplied as it is.
+_SMALL = 10_000
+
 
 class LatticeCounts(Mark):
     """The operation draws latent counts, of which totals are known, some of them exactly."""
@@ -41,19 +45,33 @@ class LatticeCounts(Mark):
 class Matrix:
     """A matrix of integers that can be compared and hashed, as properties of operations are."""
 
-    def __init__(self, values: np.ndarray):
+    def __init__(self, values: sparse.csr_array):
         self.values = values
-        self.values.setflags(write=False)
+        parts = (values.indptr.astype(np.int64), values.indices.astype(np.int64), values.data)
+        self._digest = sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Matrix) and np.array_equal(self.values, other.values)
+        if not isinstance(other, Matrix):
+            return False
+        return (self.values.shape, self._digest) == (other.values.shape, other._digest)
 
     def __hash__(self) -> int:
-        return hash((self.values.shape, self.values.tobytes()))
+        return hash((self.values.shape, self._digest))
 
     def __repr__(self) -> str:
-        digest = sha256(self.values.tobytes()).hexdigest()[:16]
-        return f"Matrix({self.values.shape[0]} x {self.values.shape[1]}, {digest})"
+        rows, columns = self.values.shape
+        return f"Matrix({rows} x {columns}, {self._digest[:16]})"
+
+    def times(self, counts: TensorVariable) -> TensorVariable:
+        """Return the matrix times the counts, at a cost in proportion to its entries."""
+        rows, columns = self.values.shape
+        if rows * columns <= _SMALL:
+            return pt.as_tensor(self.values.toarray()) @ counts
+        entries = self.values.tocoo()
+        if rows == columns == entries.nnz and np.array_equal(entries.coords[0], entries.coords[1]):
+            return entries.data * counts if np.any(entries.data != 1) else counts
+        where, which = (place.astype(np.int64) for place in entries.coords)
+        return pt.inc_subtensor(pt.zeros(rows, dtype="int64")[where], entries.data * counts[which])
 
 
 class LinearMeasurementsRV(PrivatizedRV):
@@ -74,7 +92,7 @@ class LinearMeasurementsRV(PrivatizedRV):
 
     def statistic(self, contributions: TensorVariable) -> TensorVariable:
         """Return the totals."""
-        return pt.as_tensor(self.matrix.values) @ contributions
+        return self.matrix.times(contributions)
 
 
 @_logprob.register(LinearMeasurementsRV)
@@ -128,8 +146,9 @@ class LinearMeasurements(Distribution):
     counts : TensorVariable
         A vector of counts of the model, independent given their parameters, such as
         ``pm.Poisson("c", mu, shape=n)``.
-    matrix : array_like
-        Integers, of shape (totals, counts).
+    matrix : array_like or sparse array
+        Integers, of shape (totals, counts). For more than a few hundred counts give one of SciPy's
+        sparse arrays, such as ``scipy.sparse.eye_array(n, dtype=int)``.
     mechanism : Laplace, DiscreteLaplace, Gaussian or DiscreteGaussian
         With one scale, or one for each total. What the census publishes is the variance:
         see :func:`~pymc_privacy.discrete_gaussian_scale`.
@@ -214,7 +233,7 @@ class LinearMeasurements(Distribution):
 
     @classmethod
     def dist(
-        cls, counts: TensorVariable, matrix: np.ndarray, mechanism: Mechanism, **kwargs: Any
+        cls, counts: TensorVariable, matrix: sparse.csr_array, mechanism: Mechanism, **kwargs: Any
     ) -> TensorVariable:
         """Make an unnamed release of totals."""
         kwargs.pop("shape", None)
@@ -222,7 +241,7 @@ class LinearMeasurements(Distribution):
             matrix=Matrix(matrix),
             mechanism=mechanism,
             local=True,
-            signature=f"(cells)->({len(matrix)})",
+            signature=f"(cells)->({matrix.shape[0]})",
             dtype=mechanism.release_dtype,
         )
         rng = kwargs.pop("rng", None) or pt.random.shared_rng(seed=None)
@@ -245,16 +264,22 @@ def is_exact(measurement: TensorVariable) -> bool:
     return isinstance(measurement.owner.op.mechanism, Exact)
 
 
-def exact_totals(model: Model, counts: TensorVariable) -> tuple[np.ndarray, np.ndarray]:
+def exact_totals(model: Model, counts: TensorVariable) -> tuple[sparse.csr_array, np.ndarray]:
     """Return the matrix and the values of all exact totals of some counts."""
     exact = [rv for rv in measurements_of(model, counts) if is_exact(rv)]
     cells = counts.type.shape[0]
     matrices = [rv.owner.op.matrix.values for rv in exact]
     values = [model.rvs_to_values[rv].eval(mode=INTERPRETED) for rv in exact]
     return (
-        np.concatenate([np.empty((0, cells), dtype=np.int64), *matrices]),
+        under_each_other(cells, matrices),
         np.concatenate([np.empty(0, dtype=np.int64), *values]),
     )
+
+
+def under_each_other(cells: int, matrices: Sequence[sparse.csr_array]) -> sparse.csr_array:
+    """Return the rows of several matrices, perhaps of none."""
+    none = sparse.csr_array((0, cells), dtype=np.int64)
+    return sparse.csr_array(sparse.vstack([none, *matrices], format="csr"))
 
 
 def _check_counts(name: str, counts: Any, model: Model) -> None:
@@ -289,31 +314,42 @@ def _check_mechanism(mechanism: Any) -> None:
         )
 
 
-def _as_matrix(name: str, matrix: Any, counts: TensorVariable) -> np.ndarray:
+def _as_matrix(name: str, matrix: Any, counts: TensorVariable) -> sparse.csr_array:
     cells = counts.type.shape[0]
     try:
-        return integers("matrix", matrix, shapes=[("n", cells)], flags=True)
+        if not sparse.issparse(matrix):
+            return sparse.csr_array(integers("matrix", matrix, shapes=[("n", cells)], flags=True))
+        if matrix.ndim != 2 or matrix.shape[1] != cells:
+            raise ArgumentError
+        found = sparse.csr_array(matrix, copy=True)
+        entries = integers("matrix", found.data, flags=True)
+        found = sparse.csr_array((entries, found.indices, found.indptr), shape=found.shape)
+        found.sum_duplicates()
+        found.eliminate_zeros()
+        return found
     except ArgumentError:
-        shape = matrix.shape if isinstance(matrix, np.ndarray) else "unknown"
+        array = isinstance(matrix, np.ndarray) or sparse.issparse(matrix)
+        shape = matrix.shape if array else "unknown"
         raise ReleaseError(
             f"The matrix of {name!r} must be integers, a row for each total and a column for each "
             f"of the {cells} counts; got shape {shape} from {type(matrix).__name__}."
         ) from None
 
 
-def _checked(name: str, observed: Any, matrix: np.ndarray, mechanism: Mechanism) -> Any:
+def _checked(name: str, observed: Any, matrix: sparse.csr_array, mechanism: Mechanism) -> Any:
     if isinstance(observed, Variable):
         raise ReleaseError(
             f"The release {name!r} must be plain numbers, because moves are chosen for them before "
             f"sampling; got {observed!r}."
         )
     scales = np.shape(getattr(mechanism, "scale", 0.0))
-    if scales not in ((), (len(matrix),)):
+    rows = matrix.shape[0]
+    if scales not in ((), (rows,)):
         raise MechanismError(
-            f"There must be one scale, or one for each of the {len(matrix)} totals; got "
+            f"There must be one scale, or one for each of the {rows} totals; got "
             f"{scales[0]} scales."
         )
-    expected = pt.tensor(shape=(len(matrix),), dtype="int64")
+    expected = pt.tensor(shape=(rows,), dtype="int64")
     return check_release(name, observed, expected, mechanism, local=True)
 
 

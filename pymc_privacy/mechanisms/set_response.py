@@ -24,7 +24,7 @@ from pymc_privacy.arguments import (
     integer,
     integers,
     neighbours,
-    positive,
+    real,
     reals,
     refusal,
 )
@@ -34,6 +34,7 @@ from pymc_privacy.mechanisms.engines import ceil, equal, pick, where
 
 _MOST_CATEGORIES = 52  # a set is then a float without loss
 _ROUNDING = 1e-9
+_LARGEST_LOSS = 500.0  # beyond, probabilities are no floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,7 +214,7 @@ class SetResponse(Mechanism):
         >>> pmp.SetResponse.symmetric_unary_encoding(epsilon=2.0, categories=3).epsilon
         2.0
         """
-        epsilon = positive("epsilon", epsilon, error=MechanismError)
+        epsilon = _epsilon(epsilon)
         keep = special.expit(epsilon / 2)
         return cls._unary(keep, special.expit(-epsilon / 2), categories)
 
@@ -234,7 +235,7 @@ class SetResponse(Mechanism):
         >>> pmp.SetResponse.optimised_unary_encoding(epsilon=2.0, categories=3).categories
         3
         """
-        epsilon = positive("epsilon", epsilon, error=MechanismError)
+        epsilon = _epsilon(epsilon)
         return cls._unary(0.5, special.expit(-epsilon), categories)
 
     @classmethod
@@ -269,8 +270,8 @@ class SetResponse(Mechanism):
         >>> round(protocol.epsilon, 6)
         1.0
         """
-        epsilon, k = positive("epsilon", epsilon, error=MechanismError), _categories(categories)
-        best = max(1, round(k / (math.exp(min(epsilon, 700.0)) + 1)))
+        epsilon, k = _epsilon(epsilon), _categories(categories)
+        best = max(1, round(k / (math.exp(epsilon) + 1)))
         said: Any = {"least": 1, "most": k - 1, "error": MechanismError}
         s = best if size is None else integer("size", size, **said)
         # s e^epsilon + k - s, in logs.
@@ -307,7 +308,7 @@ class SetResponse(Mechanism):
         >>> protocol.encode(hashes == values[:, None]).tolist()
         [6, 4]
         """
-        epsilon, k = positive("epsilon", epsilon, error=MechanismError), _categories(categories)
+        epsilon, k = _epsilon(epsilon), _categories(categories)
         best = max(2, round(math.exp(min(epsilon, 20.0)) + 1))
         said: Any = {"least": 2, "most": 2**40, "error": MechanismError}
         g = best if hashes is None else integer("hashes", hashes, **said)
@@ -317,6 +318,11 @@ class SetResponse(Mechanism):
         inside, outside = of_set + epsilon - whole, of_set - whole
         inside[0], outside[k] = -math.inf, -math.inf
         return cls(log_inside=inside, log_outside=outside)
+
+
+def _epsilon(epsilon: Any) -> float:
+    said: Any = {"meaning": "the privacy loss", "above": 0, "most": _LARGEST_LOSS}
+    return real("epsilon", epsilon, error=MechanismError, **said)
 
 
 def _categories(categories: Any) -> int:

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from pymc_privacy.arguments import choice, refusal
 from pymc_privacy.errors import ReleaseError
 
@@ -42,9 +44,9 @@ def parquet() -> tuple[ModuleType, ModuleType]:
 def level_name(level: Any) -> str:
     """Return a level as the folders spell it."""
     spelled = {name.lower(): name for name in LEVELS}
-    found = str(level).strip().lower().replace(" ", "_") if isinstance(level, str) else level
-    choice("level", spelled.get(found, level), LEVELS, error=ReleaseError)
-    return spelled[found]
+    if isinstance(level, str):
+        level = spelled.get(level.strip().lower().replace(" ", "_"), level)
+    return choice("level", level, LEVELS, error=ReleaseError)
 
 
 def folder_of(path: Path, level: str) -> Path:
@@ -82,10 +84,9 @@ def state_names(states: Any) -> list[str] | None:
         return None
     wanted = 'a list of states by their codes, such as ["50"], or of their parts, such as "050"'
     several = [states] if isinstance(states, str | int) else states
-    try:
-        named: list[Any] = [f"{s:02d}" if type(s) is int else s for s in several]
-    except (TypeError, ValueError):
-        raise refusal("states", wanted, states, error=ReleaseError) from None
+    several = several.tolist() if isinstance(several, np.ndarray) else several
+    listed = isinstance(several, list | tuple | set)
+    named: list[Any] = [f"{s:02d}" if type(s) is int else s for s in several] if listed else []
     fine = all(isinstance(s, str) and s.isdigit() and len(s) in (2, 3) for s in named)
     if not fine or not named:
         raise refusal("states", wanted, states, error=ReleaseError)

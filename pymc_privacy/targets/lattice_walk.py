@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
+from scipy import sparse
 
 from pymc_privacy._compat import (
     INTERPRETED,
@@ -18,7 +19,12 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.algorithms import lattice_walk
 from pymc_privacy.algorithms.numerics.integer_kernel import Fibre, equal_columns, fibre_of
-from pymc_privacy.distributions.linear_measurements import exact_totals, is_exact, measurements_of
+from pymc_privacy.distributions.linear_measurements import (
+    exact_totals,
+    is_exact,
+    measurements_of,
+    under_each_other,
+)
 from pymc_privacy.errors import RecordError
 from pymc_privacy.mechanisms import DiscreteGaussian, Gaussian
 from pymc_privacy.model.factors import (
@@ -136,9 +142,10 @@ def carry_program(
 def _known_sums(model: Model, counts: TensorVariable) -> tuple[np.ndarray, ...]:
     """Return the groups of cells that exact totals, and noisy ones of several, hold together."""
     noisy = [rv.owner.op.matrix.values for rv in measurements_of(model, counts)]
-    several = [rows[(rows != 0).sum(axis=1) > 1] for rows in noisy]
+    several = [rows[np.flatnonzero(np.diff(rows.indptr) > 1)] for rows in noisy]
     # An exact total must be held though it be that of a single cell.
-    return equal_columns(np.concatenate([exact_totals(model, counts)[0], *several]))
+    exact = exact_totals(model, counts)[0]
+    return equal_columns(under_each_other(exact.shape[1], [exact, *several]))
 
 
 def _weights(model: Model, counts: TensorVariable) -> dict[TensorVariable, TensorVariable]:
@@ -178,7 +185,7 @@ class LatticeTarget(NamedTuple):
     fibre: Fibre
     density: CellDensity
     carry: CarryProgram | None
-    exact: np.ndarray
+    exact: sparse.csr_array
     """The matrix of the exact totals."""
     exact_names: Sequence[str]
     """The factors that hold the exact totals."""

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from scipy import special
+from scipy import sparse, special
 
 from pymc_privacy.algorithms import lattice_walk
 from pymc_privacy.algorithms.adaptation import lattice_walk as adaptation
 from pymc_privacy.algorithms.numerics.integer_kernel import (
     Fibre,
+    equal_columns,
     fibre_of,
     integer_kernel,
     some_table,
@@ -242,3 +243,61 @@ def test_a_count_without_a_log_density_is_left():
             rng, state, settings, measurements=NOISY, fibre=fibre_of(matrix), density=density
         )
     assert (state.counts <= 9).all()
+
+
+# Sparse totals of many cells.
+def nested_rows(cells, groups, tracts):
+    """Return tracts, counties of tracts, and a total that is known of one block alone."""
+    rows = np.zeros((tracts + groups + 1, cells), dtype=np.int64)
+    tract = np.arange(cells) * tracts // cells
+    rows[tract, np.arange(cells)] = 1
+    rows[tracts + tract * groups // tracts, np.arange(cells)] = 1
+    rows[-1, 3] = 1
+    return rows
+
+
+@pytest.mark.parametrize("name", ["nested", "crossed", "none"])
+def test_sparse_totals_are_those_written_out(name):
+    matrix = {
+        "nested": nested_rows(24, 2, 6),
+        "crossed": np.array(INVARIANTS["crossed"][0]),
+        "none": np.zeros((0, 5), dtype=np.int64),
+    }[name]
+    dense, other = fibre_of(matrix), fibre_of(sparse.coo_array(matrix))
+    np.testing.assert_array_equal(dense.basis, other.basis)
+    np.testing.assert_array_equal(dense.singles, other.singles)
+    for ours, theirs in ((dense.classes, other.classes), (dense.held, other.held)):
+        for one, two in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(one, two)
+    # The order of classes is that of the sorted columns, whatever they are computed from.
+    columns, member = np.unique(matrix.T, axis=0, return_inverse=True)
+    for k, group in enumerate(equal_columns(sparse.csr_array(matrix))):
+        np.testing.assert_array_equal(group, np.flatnonzero(member.ravel() == k))
+    assert bool(len(dense.basis)) == (name == "crossed")
+
+
+def test_a_table_of_many_cells_has_nested_totals_and_keeps_its_bounds():
+    cells, rng = 3000, np.random.default_rng(4)
+    matrix = sparse.csr_array(nested_rows(cells, 5, 60))
+    truth = rng.poisson(2.0, cells)
+    most = np.where(np.arange(cells) % 7 == 0, truth, np.inf)
+    found = some_table(matrix, matrix @ truth, 0.0, most)
+    np.testing.assert_array_equal(matrix @ found, matrix @ truth)
+    assert np.all((found >= 0) & (found <= most))
+    assert found.max() <= truth.max()
+
+
+def test_a_table_of_many_cells_that_nobody_can_have_is_refused():
+    matrix = sparse.csr_array(nested_rows(1200, 2, 6))
+    totals = matrix @ np.full(1200, 2)
+    for change, most in ((-(10**6), np.inf), (1, np.inf), (0, 1.0)):
+        wrong = totals.copy()
+        wrong[-2] += change
+        with pytest.raises(ReleaseError, match="which no counts have"):
+            some_table(matrix, wrong, 0.0, most)
+
+
+def test_many_cells_with_crossed_totals_are_refused():
+    tall = sparse.csr_array(sparse.vstack([nested_rows(400, 2, 8), np.arange(400)[None] % 2]))
+    with pytest.raises(ReleaseError, match="must be nested"):
+        fibre_of(tall)

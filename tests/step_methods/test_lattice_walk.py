@@ -6,7 +6,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import Mode
-from scipy import special, stats
+from scipy import sparse, special, stats
 
 import pymc_privacy as pmp
 from pymc_privacy.algorithms import lattice_walk
@@ -535,3 +535,53 @@ def test_geweke_notices_a_broken_move(exact, break_it, request, monkeypatch):
     break_it(monkeypatch)
     z = geweke(seed_of(request), exact=exact)
     assert z > Z_LIMIT, f"z = {z:.1f}"
+
+
+def test_sparse_and_dense_rows_give_the_same_draws():
+    rows = np.array([[1, 1, 0, 0], [0, 0, 1, 1]])
+    drawn = []
+    for write in (np.asarray, sparse.csr_array, sparse.coo_array):
+        with pm.Model() as model:
+            count = pm.Poisson("count", 3.0, shape=4)
+            pmp.LinearMeasurements(
+                "y",
+                count,
+                write(np.eye(4, dtype=int)),
+                pmp.DiscreteGaussian(scale=2.0),
+                observed=[5, 1, 0, 6],
+                invariants=(write(rows), [7, 5]),
+            )
+            step = pmp.LatticeWalk(compile_kwargs=PLAIN)
+        step.setup_chain(np.random.default_rng(3), 5, 5)
+        point = model.initial_point()
+        for _ in range(5):
+            point, _ = step.step(point)
+        drawn.append(point["count"])
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    np.testing.assert_array_equal(drawn[0], drawn[2])
+
+
+def test_a_wide_sparse_matrix_has_the_density_of_one_written_out():
+    rng = np.random.default_rng(6)
+    matrix = sparse.random_array((40, 300), density=0.05, rng=rng, dtype=np.float64)
+    matrix = sparse.csr_array(matrix * 10).astype(int)
+    table, noise = rng.poisson(3.0, 300), pmp.DiscreteGaussian(scale=2.0)
+    release = noise.simulate(rng, matrix @ table)
+    with pm.Model() as model:
+        count = pm.Poisson("count", 3.0, shape=300)
+        pmp.LinearMeasurements("y", count, matrix, noise, observed=release)
+        pmp.LinearMeasurements(
+            "z", count, sparse.eye_array(300, dtype=int), noise, observed=table + 1
+        )
+    density = model.compile_logp(vars=model.observed_RVs, **PLAIN)({"count": table})
+    expected = references.discrete_gaussian(release - matrix.toarray() @ table, 2.0).sum()
+    expected += 300 * references.discrete_gaussian(np.array([1]), 2.0)[0]
+    assert density == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "matrix", [sparse.eye_array(2), sparse.eye_array(3) / 2], ids=["narrow", "fractions"]
+)
+def test_sparse_rows_that_make_no_sense_are_refused(matrix):
+    with pm.Model(), pytest.raises(ReleaseError, match=r"must be integers, a row for each total"):
+        measure(pm.Poisson("c", 3.0, shape=3), matrix)

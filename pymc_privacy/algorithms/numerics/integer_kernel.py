@@ -9,13 +9,18 @@ positive probability, so that any table can be reached from any other in one mov
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from pymc_privacy.errors import ReleaseError
 
+_CHEAP = 4_000_000  # entries of a matrix that is written out
+_EXACT_SEARCH = 1000  # cells, up to which an even table is searched for among all
 LARGEST_BASIS = 300
 """How many cells a table may have whose exact totals are not nested."""
 
@@ -49,33 +54,87 @@ class Fibre:
         return vectors
 
 
-def fibre_of(matrix: np.ndarray) -> Fibre:
-    """Find the moves that keep B c, for a matrix B of integers that may have no rows."""
-    matrix = np.asarray(matrix, dtype=np.int64)
-    cells = np.arange(matrix.shape[1])
-    columns, member = np.unique(matrix.T, axis=0, return_inverse=True)
-    member = member.ravel()
-    held = np.any(columns != 0, axis=1)
-    free = cells[~held[member]]
-    classes = tuple(group for k in range(len(columns)) if (group := cells[member == k]).size > 1)
-    nested = not len(matrix) or np.linalg.matrix_rank(columns[held]) == held.sum()
+def fibre_of(matrix: Any) -> Fibre:
+    """Find the moves that keep B c, for a matrix B of integers, sparse or not, perhaps no rows."""
+    whole = _by_columns(matrix)
+    cells = np.arange(whole.shape[1])
+    groups = equal_columns(whole)
+    held = [group for group in groups if whole.indptr[group[0]] < whole.indptr[group[0] + 1]]
+    empty = np.diff(whole.indptr) == 0
+    free = cells[empty]
+    # A class that no exact total holds moves by itself too.
+    classes = tuple(group for group in groups if group.size > 1)
     basis = np.empty((0, cells.size), dtype=np.int64)
-    if not nested:
+    if not _determines_sums(whole, held):
         if cells.size > LARGEST_BASIS:
             raise ReleaseError(
                 f"Exact totals of more than {LARGEST_BASIS} cells must be nested (each pair of "
                 f"them disjoint, or one within the other); got {cells.size} cells with others."
             )
-        basis = integer_kernel(matrix)
-    exact = tuple(cells[member == k] for k in np.flatnonzero(held))
-    return Fibre(np.stack([free, free], axis=1), classes, basis, exact)
+        basis = integer_kernel(whole.toarray())
+    return Fibre(np.stack([free, free], axis=1), classes, basis, tuple(held))
 
 
-def equal_columns(matrix: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return all cells in groups of equal columns."""
-    _, member = np.unique(np.asarray(matrix).T, axis=0, return_inverse=True)
-    member = member.ravel()
-    return tuple(np.flatnonzero(member == k) for k in range(member.max() + 1))
+def _by_columns(matrix: Any) -> sparse.csc_array:
+    if not sparse.issparse(matrix):
+        matrix = np.asarray(matrix, dtype=np.int64)
+    found = sparse.csc_array(matrix)
+    found.sum_duplicates()
+    found.eliminate_zeros()
+    found.sort_indices()
+    return found
+
+
+def equal_columns(matrix: Any) -> tuple[np.ndarray, ...]:
+    """Return all cells in groups of equal columns, as long as that is cheap in their order."""
+    whole = _by_columns(matrix)
+    members: dict[bytes, list[int]] = {}
+    ends, rows, entries = whole.indptr, whole.indices.astype(np.int64), whole.data
+    for cell in range(whole.shape[1]):
+        a, b = ends[cell], ends[cell + 1]
+        members.setdefault(rows[a:b].tobytes() + entries[a:b].tobytes(), []).append(cell)
+    groups = [np.array(cells) for cells in members.values()]
+    if len(groups) * whole.shape[0] <= _CHEAP and whole.shape[0]:
+        first = whole[:, [group[0] for group in groups]].toarray()
+        order = np.lexsort(first[::-1])
+        groups = [groups[k] for k in order]
+    return tuple(groups)
+
+
+def _determines_sums(whole: sparse.csc_array, held: Sequence[np.ndarray]) -> bool:
+    """Tell whether the totals determine the sum of every class that they hold.
+
+    A total of which the sums of all classes but one are known gives that one. Nested totals are
+    used up in this way, from the innermost on; what remains is looked at as a whole.
+    """
+    if not held:
+        return True
+    columns = whole[:, [group[0] for group in held]]
+    if not len(_peeled(columns)[1]):
+        return True
+    if columns.shape[0] * columns.shape[1] > _CHEAP:
+        return False
+    return bool(np.linalg.matrix_rank(columns.toarray()) == columns.shape[1])
+
+
+def _peeled(columns: sparse.csc_array) -> tuple[list[tuple[int, int]], list[int]]:
+    """Return rows and the classes that they give, in order, and the classes that are left."""
+    by_row = sparse.csr_array(columns)
+    unknown = np.diff(by_row.indptr).astype(np.int64)
+    left = set(range(columns.shape[1]))
+    ready, order = list(np.flatnonzero(unknown == 1)), []
+    while ready:
+        row = int(ready.pop())
+        ours = by_row.indices[by_row.indptr[row] : by_row.indptr[row + 1]]
+        found = [int(k) for k in ours if k in left]
+        if not found:
+            continue
+        order.append((row, found[0]))
+        left.remove(found[0])
+        touched = columns.indices[columns.indptr[found[0]] : columns.indptr[found[0] + 1]]
+        unknown[touched] -= 1
+        ready += [r for r in touched if unknown[r] == 1]
+    return order, sorted(left)
 
 
 def integer_kernel(matrix: np.ndarray) -> np.ndarray:
@@ -112,7 +171,7 @@ def _swap(b: list, u: list, i: int, j: int) -> None:
 
 
 def some_table(
-    matrix: np.ndarray,
+    matrix: Any,
     totals: np.ndarray,
     smallest: np.ndarray | float = 0.0,
     largest: np.ndarray | float = np.inf,
@@ -122,28 +181,87 @@ def some_table(
     Parameters
     ----------
     matrix, totals
-        B and t, integers.
+        B, sparse or not, and t, integers.
     smallest, largest
         The ends of what each count can be; infinite where there is none.
     """
-    cells = matrix.shape[1]
-    # Minimise z, which no count exceeds.
-    lower = np.append(np.broadcast_to(smallest, cells), -np.inf)
-    upper = np.append(np.broadcast_to(largest, cells), np.inf)
-    constraints = [
-        LinearConstraint(np.hstack([matrix, np.zeros((len(matrix), 1))]), totals, totals),
-        LinearConstraint(np.hstack([np.eye(cells), -np.ones((cells, 1))]), -np.inf, 0.0),
-    ]
-    found = milp(
-        np.append(np.zeros(cells), 1.0),
-        constraints=constraints,
-        integrality=np.append(np.ones(cells), 0),
-        bounds=Bounds(lower, upper),
-    )
-    counts = None if found.x is None else np.rint(found.x[:-1]).astype(np.int64)
-    if counts is None or np.any(matrix @ counts != totals):
+    whole = _by_columns(matrix)
+    lower, upper = (np.broadcast_to(end, whole.shape[1]) for end in (smallest, largest))
+    counts = None
+    if whole.shape[1] > _EXACT_SEARCH:
+        counts = _spread(whole, np.asarray(totals), lower, upper)
+    if counts is None:
+        counts = _searched(whole, totals, lower, upper)
+    if counts is None or np.any(whole @ counts != totals):
         raise ReleaseError(
             "The exact totals must be those of some counts that their law allows, as a rule >= 0; "
             f"got {np.asarray(totals)}, which no counts have."
         )
     return counts
+
+
+def _searched(
+    whole: sparse.csc_array, totals: np.ndarray, lower: np.ndarray, upper: np.ndarray
+) -> np.ndarray | None:
+    """Minimise z, which no count exceeds, by linear programming over integers."""
+    cells = whole.shape[1]
+    nothing = sparse.csc_array((whole.shape[0], 1))
+    below = sparse.hstack([sparse.eye_array(cells), -np.ones((cells, 1))])
+    found = milp(
+        np.append(np.zeros(cells), 1.0),
+        constraints=[
+            LinearConstraint(sparse.csc_array(sparse.hstack([whole, nothing])), totals, totals),
+            LinearConstraint(sparse.csc_array(below), -np.inf, 0.0),
+        ],
+        integrality=np.append(np.ones(cells), 0),
+        bounds=Bounds(np.append(lower, -np.inf), np.append(upper, np.inf)),
+    )
+    return None if found.x is None else np.rint(found.x[:-1]).astype(np.int64)
+
+
+def _spread(
+    whole: sparse.csc_array, totals: np.ndarray, lower: np.ndarray, upper: np.ndarray
+) -> np.ndarray | None:
+    """Spread the sum of each class over its cells, or None where totals do not give the sums."""
+    held = [g for g in equal_columns(whole) if whole.indptr[g[0]] < whole.indptr[g[0] + 1]]
+    counts = np.where(np.isfinite(lower), lower, np.where(np.isfinite(upper), upper, 0.0))
+    counts = counts.astype(np.int64)
+    columns = sparse.csc_array(whole[:, [group[0] for group in held]])
+    order, left = _peeled(columns) if held else ([], [])
+    if left:
+        return None
+    by_row, remaining = sparse.csr_array(columns), np.array(totals, dtype=np.int64)
+    for row, k in order:
+        entries = slice(by_row.indptr[row], by_row.indptr[row + 1])
+        here = by_row.data[entries][by_row.indices[entries] == k][0]
+        total, rest = divmod(int(remaining[row]), int(here))
+        even = _even(total, lower[held[k]], upper[held[k]])
+        if rest or even is None:
+            return None
+        counts[held[k]] = even
+        touched = slice(columns.indptr[k], columns.indptr[k + 1])
+        remaining[columns.indices[touched]] -= columns.data[touched] * total
+    return counts
+
+
+def _even(total: int, lower: np.ndarray, upper: np.ndarray) -> np.ndarray | None:
+    """Return integers between bounds with a given sum, no further apart than need be."""
+    if not lower.sum() <= total <= upper.sum():
+        return None
+
+    def at(level: int) -> np.ndarray:
+        return np.clip(float(level), lower, upper)
+
+    # The sum does not decrease with the level; half way is looked for by bisection.
+    low, high = -1, 1
+    while at(low).sum() > total:
+        low *= 2
+    while at(high).sum() < total:
+        high *= 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if at(middle).sum() <= total else (low, middle)
+    counts = at(low)
+    more = np.flatnonzero(at(low + 1) > counts)[: int(total - counts.sum())]
+    counts[more] += 1
+    return counts.astype(np.int64)
