@@ -270,7 +270,7 @@ def test_sparse_totals_are_those_written_out(name):
         for one, two in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(one, two)
     # The order of classes is that of the sorted columns, whatever they are computed from.
-    columns, member = np.unique(matrix.T, axis=0, return_inverse=True)
+    _, member = np.unique(matrix.T, axis=0, return_inverse=True)
     for k, group in enumerate(equal_columns(sparse.csr_array(matrix))):
         np.testing.assert_array_equal(group, np.flatnonzero(member.ravel() == k))
     assert bool(len(dense.basis)) == (name == "crossed")
