@@ -58,8 +58,8 @@ def replicate(
         "sigma": float(root.mean()),
         "mu_off": float((found[:, 0].mean() - mu.mean()) / mu.std()),
         "sigma_off": float((root.mean() - sigma.mean()) / sigma.std()),
-        "seconds": seconds,
-        "exact_seconds": time.process_time() - began,
+        "cpu": seconds,
+        "exact_cpu": time.process_time() - began,
     }
 
 
@@ -107,7 +107,7 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
             off = {k: [run[k] for run in runs] for k in ("mu_off", "sigma_off")}
             furthest = [max(np.abs(values)) for values in off.values()]
             worst = max(worst, *furthest)
-            cost = [np.median([run[k] for run in runs]) for k in ("seconds", "exact_seconds")]
+            cost = [np.median([run[k] for run in runs]) for k in ("cpu", "exact_cpu")]
             lines.append(
                 [
                     f"{method}, epsilon {epsilon:g}",
