@@ -9,8 +9,12 @@ with a flat prior is n + 1, and for a Gaussian mean is infinite; so none gives a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from pymc_privacy.arguments import pair, positive, reals
+import numpy as np
+
+from pymc_privacy.arguments import pair, positive, reals, refusal
 from pymc_privacy.errors import GuaranteeError
 
 _PEAK = 1 / math.sqrt(2 * math.e * math.pi)  # of the derivative of the standard Normal density
@@ -106,6 +110,54 @@ def slope(largest_change: float, sd: float) -> float:
     """
     precision = 1 / _checked("sd", sd)
     return limit(largest_change, precision * precision)
+
+
+def numerical(
+    log_density: Callable[[np.ndarray, Any], Any], pairs: Iterable[tuple[Any, Any]], grid: Any
+) -> float:
+    """Return the largest distance of posterior densities of these pairs of neighbours: G(n).
+
+    Definition 4 for a posterior of one's own, to hold beside the limit G0 (their Figure 5). It is
+    the largest over the pairs and over the grid alone, and no bound for other records.
+
+    Parameters
+    ----------
+    log_density : callable
+        ``log_density(theta, records)``, of all values of a grid, up to a constant of the records.
+    pairs : iterable of pair
+        Data sets that differ in one record.
+    grid : array_like
+        Increasing values over which densities are normalised by the trapezoid rule; they should
+        hold all of the posterior.
+
+    Examples
+    --------
+    Of a share with a flat prior G is n + 1, where no answer is yes and then one is:
+
+    >>> import numpy as np
+    >>> from scipy import stats
+    >>> def posterior(p, records):
+    ...     return stats.beta.logpdf(p, 1 + sum(records), 1 + len(records) - sum(records))
+    >>> pair = [0] * 20, [0] * 19 + [1]
+    >>> round(numerical(posterior, [pair], np.linspace(0, 1, 20_001)), 3)
+    21.0
+    """
+    points = reals("grid", grid, shapes=[("k",)], error=GuaranteeError)
+    if points.size < 3 or not np.all(np.diff(points) > 0):
+        raise refusal("grid", "three or more increasing numbers", grid, error=GuaranteeError)
+
+    def density(records: Any) -> np.ndarray:
+        values = np.asarray(log_density(points, records), dtype=np.float64)
+        if values.shape != points.shape or not np.max(values) < np.inf:
+            wanted = "a log density of each value of the grid, below infinity"
+            raise refusal("log_density", wanted, values, error=GuaranteeError)
+        weights = np.exp(values - values.max())
+        return weights / np.trapezoid(weights, points)
+
+    distances = [float(np.abs(density(a) - density(b)).max()) for a, b in pairs]
+    if not distances:
+        raise GuaranteeError("pairs must be one pair of neighbours or more; got none.")
+    return max(distances)
 
 
 def _checked(name: str, value: float) -> float:
