@@ -190,6 +190,33 @@ def dirichlet_bed(epsilon: float, size: int = 5000) -> pm.Model:
     return model
 
 
+def covariates_bed(epsilon: float, covariates: int = 10, size: int = 10_000) -> pm.Model:
+    """Linear regression on many confidential covariates, from products of any two columns."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(size, covariates))
+    y = x @ rng.normal(0, 0.5, size=covariates) + rng.normal(size=size)
+    released_of = _products([*x.T, y])
+    # Every column lies in [-1, 1], so that a record changes each sum by 2 at most.
+    mechanism = pmp.Laplace(epsilon=epsilon, sensitivity=2.0 * len(released_of))
+    released = mechanism.simulate(rng, np.array([np.sum(p) for p in released_of]))
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 1, shape=covariates)
+        sigma = pm.HalfNormal("sigma", 1)
+        x = pm.Normal("x", 0, 1, shape=(size, covariates))
+        y = pm.Normal("y", x @ beta, sigma, shape=size)
+        products = _products([*(x[:, k] for k in range(covariates)), y])
+        pmp.Privatized("s", pt.stack(products, axis=1), mechanism, observed=released)
+    return model
+
+
+def _products(columns: Sequence) -> list:
+    """Return all products of two of some columns, clamped to [-5, 5] and scaled, and of 1."""
+    clip = np.clip if isinstance(columns[0], np.ndarray) else pt.clip
+    scaled = [clip(column, -5, 5) / 5 for column in columns]
+    pairs = [a * b for k, a in enumerate(scaled) for b in scaled[k:]]
+    return [*scaled, *pairs]
+
+
 class Bed(NamedTuple):
     """A model by epsilon, and the same with standardised records where there are such."""
 
@@ -203,6 +230,7 @@ BEDS = {
     "regression, n = 100": Bed(small_regression_bed, noncentred_small_regression),
     "naive Bayes, n = 100": Bed(naive_bayes_bed),
     "Dirichlet, n = 5000": Bed(dirichlet_bed),
+    "ten covariates, n = 10,000": Bed(covariates_bed),
 }
 
 

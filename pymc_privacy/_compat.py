@@ -75,6 +75,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import HasInnerGraph, Op
 from pytensor.graph.replace import clone_replace, graph_replace, vectorize_graph
+from pytensor.graph.rewriting.basic import MergeOptimizer
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
@@ -234,6 +235,7 @@ __all__ = [
     "LaplaceRV",
     "LogNormalRV",
     "LogisticRV",
+    "MergeOptimizer",
     "MixtureRV",
     "Mode",
     "MoyalRV",

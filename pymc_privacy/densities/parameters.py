@@ -178,7 +178,8 @@ def _column_sums(
         if detail is Detail.WHOLE:
             raise NotByRows
         parts = simplified(parts)
-        sums = row_sums([rows.of(part) for part in parts], rows)
+        written = [rows.of(part) for part in parts]
+        sums = row_sums(written, rows.columns, rows.constants)
     except NotByRows:
         sums = [part.sum() for part in parts]
     return sums[0] if contributions.ndim == 1 else pt.stack(sums)
@@ -207,7 +208,8 @@ def _loop(written: Written, rows: RowExpressions) -> TensorVariable:
     if not written:
         return pt.constant(0.0)
     try:
-        [total] = row_sums([reduce(lambda a, b: a + b, written.values())], rows)
+        whole = reduce(lambda a, b: a + b, written.values())
+        [total] = row_sums([whole], rows.columns, rows.constants)
     except NotByRows:
         return reduce(pt.add, [term.sum() for term in written])
     return total

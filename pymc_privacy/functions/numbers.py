@@ -169,18 +169,27 @@ def _is_number(variable: Variable, op: Op) -> bool:
     return kind == "f" or (kind in "iu" and isinstance(op, _OF_NUMBERS))
 
 
-def numbers_taken_out(graph: Any) -> tuple[list[Variable], list[Variable], list[float]]:
-    """Return inputs and outputs of a graph of scalars with inputs for its numbers, and these."""
+def numbers_taken_out(
+    graph: Any, *, alike: bool = False
+) -> tuple[list[Variable], list[Variable], list[float]]:
+    """Return inputs and outputs of a graph of scalars with inputs for its numbers, and these.
+
+    If ``alike``, two numbers that are equal are one.
+    """
     free = graph.unfreeze()
+    known: dict[float, Variable] = {}
     made: dict[Variable, Variable] = {}
     inputs, numbers = list(free.inputs), []
     for node in free.toposort():
         given = []
         for variable in node.inputs:
             if isinstance(variable, ScalarConstant) and _is_real(variable, node):
-                inputs.append(ps.float64())
-                numbers.append(float(variable.data))
-                given.append(inputs[-1])
+                number = float(variable.data)
+                if not alike or number not in known:
+                    known[number] = ps.float64()
+                    inputs.append(known[number])
+                    numbers.append(number)
+                given.append(known[number])
             else:
                 given.append(made.get(variable, variable))
         made.update(zip(node.outputs, node.op.make_node(*given).outputs, strict=True))

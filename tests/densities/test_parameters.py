@@ -121,8 +121,15 @@ def groups():
     release(pm.Normal("x", effects[where], 1.0, shape=SIZE))
 
 
+def several_covariates():
+    x = pm.Normal("x", 0.5, 1.0, shape=(SIZE, 4))
+    y = pm.Normal("y", x @ pm.Normal("beta", shape=4), pm.HalfNormal("sigma"), shape=SIZE)
+    release(x.sum(axis=1) * y)
+
+
 SUFFICIENT = [
     normal,
+    several_covariates,
     regression,
     regression_by_matrices,
     covariates,
@@ -220,6 +227,18 @@ def test_sufficient_statistics_replace_the_records(write):
     model, databases = build(write)
     parameters = parameters_of(model, databases)
     density = density_given_records(model, databases, parameters).density
+    records = {model.rvs_to_values[rv] for rv in databases[0].records}
+    assert not records & set(pm.pytensorf.inputvars([density]))
+
+
+def test_twenty_covariates_have_sufficient_statistics():
+    """231 of them; a graph is written, and none is compiled."""
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=(SIZE, 20))
+        y = pm.Normal("y", x @ pm.Normal("beta", shape=20), pm.HalfNormal("sigma"), shape=SIZE)
+        release(y)
+    databases = find_databases(model)
+    density = density_given_records(model, databases, parameters_of(model, databases)).density
     records = {model.rvs_to_values[rv] for rv in databases[0].records}
     assert not records & set(pm.pytensorf.inputvars([density]))
 

@@ -5,7 +5,9 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
+from pymc_privacy.functions.numbers import BY_STRUCTURE
 from pymc_privacy.model.rows.expressions import NotByRows, RowExpressions, simplified
+from pymc_privacy.model.rows.products import BLOCK
 from pymc_privacy.model.rows.sums import row_sums
 
 SIZE = 7
@@ -52,7 +54,7 @@ NOT_BY_ROWS = {
 
 def _loop(tensor):
     rows = RowExpressions([x], [theta, effects, pairs])
-    return row_sums([rows.of(*simplified([tensor]))], rows)[0]
+    return row_sums([rows.of(*simplified([tensor]))], rows.columns, rows.constants)[0]
 
 
 @pytest.mark.parametrize("mode", ["NUMBA", "FAST_COMPILE"])
@@ -81,7 +83,7 @@ def test_what_is_not_a_record_at_a_time_is_refused(name):
 def test_several_sums_share_one_loop():
     rows = RowExpressions([x], [theta])
     parts = [x[:, 0] * theta[0], x[:, 1], x[:, 0] * x[:, 1]]
-    sums = row_sums([rows.of(part) for part in parts], rows)
+    sums = row_sums([rows.of(part) for part in parts], rows.columns, rows.constants)
     assert len({total.owner.inputs[0] for total in sums}) == 1
     values = pytensor.function([x, theta], sums, mode="NUMBA")(X, THETA)
     expected = [(X[:, 0] * THETA[0]).sum(), X[:, 1].sum(), (X[:, 0] * X[:, 1]).sum()]
@@ -93,7 +95,12 @@ def test_an_expression_that_is_part_of_another_adds_to_the_gradient():
     tensors = simplified([part, part * part, part * x[:, 1]])
     rows = RowExpressions([x], [theta])
     looped = sum(
-        w * s for w, s in zip((1, 2, 3), row_sums([rows.of(t) for t in tensors], rows), strict=True)
+        w * s
+        for w, s in zip(
+            (1, 2, 3),
+            row_sums([rows.of(t) for t in tensors], rows.columns, rows.constants),
+            strict=True,
+        )
     )
     whole = sum(w * t.sum() for w, t in zip((1, 2, 3), tensors, strict=True))
     gradients = [pt.grad(cost, theta) for cost in (looped, whole)]
@@ -104,7 +111,7 @@ def test_an_expression_that_is_part_of_another_adds_to_the_gradient():
 def test_columns_of_different_lengths_are_refused():
     u, v = pt.vector("u"), pt.vector("v")
     rows = RowExpressions([u, v], [])
-    [total] = row_sums([rows.of(u * v)], rows)
+    [total] = row_sums([rows.of(u * v)], rows.columns, rows.constants)
     function = pytensor.function([u, v], total, mode="NUMBA")
     with pytest.raises(ValueError, match="different lengths"):
         function(np.ones(3), np.ones(4))
@@ -115,3 +122,58 @@ def test_records_read_by_strides_give_the_same():
     function = pytensor.function([x, theta], _loop(BY_ROWS["both columns"]), mode="NUMBA")
     strided = wide[:, 1:5:2]
     np.testing.assert_allclose(function(strided, THETA), ((strided - THETA[:2]) ** 2).sum())
+
+
+def cross_products(columns, theta):
+    """Return all products of two columns, one of which a parameter moves, and the columns."""
+    moved = [pt.clip(columns[:, 0] * theta[0], -1, 1) / 2, *(columns[:, k] for k in range(1, 6))]
+    pairs = [a * b for k, a in enumerate(moved) for b in moved[k:]]
+    return moved + [0.3 * pair for pair in pairs]
+
+
+@pytest.mark.parametrize("size", [0, 1, BLOCK - 1, BLOCK, 3 * BLOCK + 5])
+def test_many_products_are_summed_block_by_block(size):
+    z, factor = pt.matrix("z", shape=(None, 6)), pt.vector("factor", shape=(1,))
+    rows = RowExpressions([z], [factor])
+    tensors = simplified(cross_products(z, factor))
+    sums = row_sums([rows.of(tensor) for tensor in tensors], rows.columns, rows.constants)
+    products = sums[0].owner.inputs[0].owner.op.products()
+    assert len(products.factors) == 7
+    data = np.random.default_rng(4).normal(size=(size, 6))
+    z0 = np.clip(1.7 * data[:, 0], -1, 1) / 2
+    whole = np.column_stack([z0, data[:, 1:]])
+    gram = whole.T @ whole
+    expected = [*whole.sum(axis=0), *(0.3 * gram[np.triu_indices(6)])]
+    for mode in ("NUMBA", BY_STRUCTURE):
+        values = pytensor.function([z, factor], sums, mode=mode)(data, np.array([1.7]))
+        np.testing.assert_allclose(values, expected, rtol=1e-11, atol=1e-11)
+
+
+def test_many_products_have_their_gradient():
+    z, factor = pt.matrix("z", shape=(None, 6)), pt.vector("factor", shape=(1,))
+    rows = RowExpressions([z], [factor])
+    tensors = simplified(cross_products(z, factor))
+    sums = row_sums([rows.of(tensor) for tensor in tensors], rows.columns, rows.constants)
+    weights = range(1, len(sums) + 1)
+    looped = sum(w * s for w, s in zip(weights, sums, strict=True))
+    whole = sum(w * t.sum() for w, t in zip(weights, tensors, strict=True))
+    gradients = [pt.grad(cost, factor) for cost in (looped, whole)]
+    data = np.random.default_rng(5).normal(size=(20, 6))
+    found, expected = pytensor.function([z, factor], gradients, mode="NUMBA")(data, [0.6])
+    np.testing.assert_allclose(found, expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [pt.imatrix("whole", shape=(None, 6)), pt.matrix("apart", shape=(None, 40))],
+    ids=["integers", "no shared factors"],
+)
+def test_sums_that_are_no_products_of_few_factors_are_summed_as_they_are(columns):
+    width = columns.type.shape[1]
+    rows = RowExpressions([columns], [])
+    if width == 6:
+        parts = [columns[:, a] * columns[:, b] for a in range(6) for b in range(a, 6)]
+    else:
+        parts = [columns[:, k] * columns[:, k + 20] for k in range(20)]
+    sums = row_sums([rows.of(part) for part in parts], rows.columns, rows.constants)
+    assert sums[0].owner.inputs[0].owner.op.products() is None

@@ -6,7 +6,7 @@ over contiguous columns is turned into vector instructions, and is several times
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from hashlib import sha256
 from typing import Any
@@ -31,7 +31,9 @@ from pymc_privacy._compat import (
     register_funcify_and_cache_key,
 )
 from pymc_privacy.functions.numbers import numbers_taken_out
-from pymc_privacy.model.rows.expressions import NotByRows, RowExpressions
+from pymc_privacy.model.rows.expressions import NotByRows
+from pymc_privacy.model.rows.products import MANY_SUMS, Products, as_products
+from pymc_privacy.model.rows.products import source as source_of_products
 
 
 class RowSums(Op):
@@ -60,9 +62,16 @@ class RowSums(Op):
 
     def with_numbers_as_inputs(self, inputs: list[Variable]) -> tuple[RowSums, list[Variable]]:
         """Return the same sums with numbers of the expressions as constants behind the others."""
-        scalars, expressions, numbers = numbers_taken_out(self.composite.fgraph)
+        # Many sums share factors, and the numbers in them.
+        alike = len(self._scalars[1]) >= MANY_SUMS
+        scalars, expressions, numbers = numbers_taken_out(self.composite.fgraph, alike=alike)
         op = RowSums(scalars, expressions, self.width)
         return op, [*inputs, *(pt.constant(number, dtype="float64") for number in numbers)]
+
+    def products(self) -> Products | None:
+        """Return the sums as those of products of a few factors, if that is how they are summed."""
+        inner = self.composite.fgraph.unfreeze()
+        return as_products(inner.inputs, self.width, inner.outputs)
 
     def perform(
         self, node: Apply, inputs: Sequence[np.ndarray], output_storage: Sequence[list[Any]]
@@ -107,16 +116,23 @@ class RowSums(Op):
         ]
 
 
-def row_sums(expressions: Sequence[Any], rows: RowExpressions) -> list[TensorVariable]:
-    """Return the sum over the records of each expression; one of them must depend on a record."""
+def row_sums(
+    expressions: Sequence[Any],
+    columns: Mapping[Any, TensorVariable],
+    constants: Mapping[Any, TensorVariable],
+) -> list[TensorVariable]:
+    """Return the sum over the records of each expression; one of them must depend on a record.
+
+    Columns and constants are given by the scalars that stand for them, as in `RowExpressions`.
+    """
     outputs = [_as_float(expression) for expression in expressions]
     used = set(graph_inputs(outputs))
-    columns = [scalar for scalar in rows.columns if scalar in used]
-    constants = [scalar for scalar in rows.constants if scalar in used]
-    if not columns:
+    ours = [scalar for scalar in columns if scalar in used]
+    fixed = [scalar for scalar in constants if scalar in used]
+    if not ours:
         raise NotByRows("nothing differs between the records")
-    op = RowSums([*columns, *constants], outputs, len(columns))
-    totals = op(*(rows.columns[s] for s in columns), *(rows.constants[s] for s in constants))
+    op = RowSums([*ours, *fixed], outputs, len(ours))
+    totals = op(*(columns[s] for s in ours), *(constants[s] for s in fixed))
     return [totals[k] for k in range(len(outputs))]
 
 
@@ -129,15 +145,27 @@ def _as_float(scalar: Any) -> Any:
 
 @register_funcify_and_cache_key(RowSums)
 def _compile_row_sums(op: RowSums, node: Apply, **kwargs: Any) -> tuple[Any, str | None]:
-    scalar_node = op.composite.make_node(*op._scalars[0])
-    expressions, key = numba_funcify_and_cache_key(op.composite, node=scalar_node, **kwargs)
-    source = _loop_source(op.width, len(node.inputs) - op.width, len(op._scalars[1]))
-    function = compile_numba_function_src(
-        source, "row_sums", {"np": np, "expressions": expressions, "ValueError": ValueError}
-    )
-    if key is not None:
-        key = sha256(str((RowSums, op.width, source, key)).encode()).hexdigest()
-    return numba_njit(function), key
+    constants = len(node.inputs) - op.width
+    inner, products = op.composite.fgraph, op.products()
+    if products is None:
+        composites = {"expressions": op.composite}
+        source = _loop_source(op.width, constants, len(op._scalars[1]))
+    else:
+        composites = {
+            "expressions": Composite(products.inputs, products.factors),
+            "weights": Composite(products.inputs, products.weights),
+        }
+        source = source_of_products(op.width, constants, products)
+    scope: dict[str, Any] = {"np": np, "ValueError": ValueError}
+    keys = []
+    for name, composite in composites.items():
+        scalar_node = composite.make_node(*(scalar.type() for scalar in inner.inputs))
+        scope[name], key = numba_funcify_and_cache_key(composite, node=scalar_node, **kwargs)
+        keys.append(key)
+    function = numba_njit(compile_numba_function_src(source, "row_sums", scope))
+    if None in keys:
+        return function, None
+    return function, sha256(str((RowSums, op.width, source, *keys)).encode()).hexdigest()
 
 
 def _loop_source(columns: int, constants: int, outputs: int) -> str:
