@@ -9,7 +9,15 @@ import pytest
 from scipy import stats
 
 from benchmarks import peers, unknown_size
-from benchmarks.papers import awan_figure_1, inputs, ju_figure_2, ju_table_1, naive_bayes, pages
+from benchmarks.papers import (
+    awan_figure_1,
+    awan_lemma_a8,
+    inputs,
+    ju_figure_2,
+    ju_table_1,
+    naive_bayes,
+    pages,
+)
 from benchmarks.papers import linear_regression as regression
 from benchmarks.papers.yildirim import calibration, comparators, incomes, simulated
 from tests.stochastic import assert_mean, seed_of
@@ -295,6 +303,12 @@ def test_awan_table_1_counts_what_differs():
     text = unknown_size.table(rows(0.0) + shifted, chosen)
     assert "(c) differs from (a) with p < 0.003 in 0 of 48 cells of beta and tau" in text
     assert "(c) differs from (d) with p < 0.003 in 48 of 48 cells of beta and tau" in text
+
+
+def test_the_lemma_on_total_variation_is_on_the_page_as_computed():
+    text = awan_lemma_a8.table()
+    assert "**Agrees**" in text
+    assert text in PAGE.read_text()
 
 
 # ---------------------------------------------------------------- Yıldırım, online estimation

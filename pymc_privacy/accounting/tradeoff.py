@@ -296,7 +296,8 @@ def tabulated(guarantee: Guarantee) -> Statements:
     Not as strong: its own epsilon at a delta may be a little smaller.
     """
     epsilons = table_up_to(furthest(guarantee, 1e-18))
-    return Statements(tuple(epsilons), tuple(profiles_at(guarantee, epsilons).tolist()))
+    deltas = np.minimum(profiles_at(guarantee, epsilons), guarantee.to_total_variation())
+    return Statements(tuple(epsilons), tuple(deltas.tolist()))
 
 
 def table_up_to(reach: float) -> list[float]:
