@@ -21,14 +21,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import log_ndtr
 
 FAR_SWEEPS, FAR_STEPS, NEAR_SWEEPS = 40, 60, 10
-NEAR_STEPS, CHECK_SWEEPS = 250, 1000
+NEAR_STEPS, CHECK_SWEEPS = 150, 600
+# Information hardly changes between so many steps.
+INFORMED_EVERY = 5
 GAIN = -0.7
 # Draws behind the regression of one score on the other.
 MEMORY = 400
@@ -36,10 +38,20 @@ MEMORY = 400
 NEAR, LONGEST = 1.5, 2.0
 # A parameter that is known no better than to so many times its scale is not known.
 UNKNOWN = 30.0
+# Combinations of controls that vary less than this share of the others, times the number of draws,
+# do not enter a regression.
+LEAST_VARIATION = 1.0
 # A difference of scores that moves the estimate by less than this, in standard errors, is small.
 MATTERS = 0.1
-# What is further apart than this, in the scale of a parameter, is not averaged.
+# What is further apart than this, in the scale of a parameter, does not go on together.
 APART = 3.0
+# The same along a stretch where next to nothing is known of it.
+APART_WHERE_LEVEL = 10.0
+# Walks that have come to one place are nearer than this, in standard errors or, where these are
+# long, in the scale of a parameter.
+TOGETHER, TOGETHER_IN_SCALE = 0.3, 0.25
+# A parameter that is known no better than this many times its scale may be anywhere.
+WEAK = 1.5
 # A spread of so many scales of Laplace noise makes it all but Normal.
 WIDE = 30.0
 
@@ -99,12 +111,15 @@ def combine(scores: Scores) -> Combination:
     >>> found.score.round(9), found.covariance.round(9)
     (array([1.]), array([[0.]]))
     """
-    controls = scores.controls
-    weights = regression(scores)
-    combined = scores.noncentred - controls @ weights
+    left = 1 - min(scores.controls.shape[1] / len(scores.centred), 0.5)
+    return _combined(scores, regression(scores), left)
+
+
+def _combined(scores: Scores, weights: np.ndarray, left: float = 1.0) -> Combination:
+    """Combine scores by weights; ``left`` is the share of the draws that these have not used up."""
+    combined = scores.noncentred - scores.controls @ weights
     draws = len(combined)
-    spent = 1 - min(controls.shape[1] / draws, 0.5)
-    covariance = np.atleast_2d(np.cov(combined.T)) / (draws * spent)
+    covariance = np.atleast_2d(np.cov(combined.T)) / (draws * left)
     return Combination(combined.mean(axis=0), covariance, weights)
 
 
@@ -116,7 +131,9 @@ def regression(scores: Scores) -> np.ndarray:
     scale = controls.std(axis=0)
     scale[scale == 0] = 1.0
     centred = scores.noncentred - scores.noncentred.mean(axis=0)
-    return np.linalg.lstsq(controls / scale, centred, rcond=1e-8)[0] / scale[:, None]
+    # What hardly varied in a few draws says nothing of the draws elsewhere.
+    least = LEAST_VARIATION / len(controls)
+    return np.linalg.lstsq(controls / scale, centred, rcond=least)[0] / scale[:, None]
 
 
 def laplace_weight(distance: np.ndarray, spread: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -180,7 +197,8 @@ class Ending:
     error: float
     """The Monte Carlo error of q, in standard errors and per parameter."""
     disagreement: float = 0.0
-    path: list[Step] = field(default_factory=list)
+    is_rough: bool = False
+    """Whether it was left before it was as near as asked for."""
 
 
 class Metric(NamedTuple):
@@ -226,11 +244,13 @@ def far(source: Source, q: np.ndarray, settings: Settings, most: int) -> Iterato
     path: list[np.ndarray] = []
     sweeps = close = 0
     free = settings.free
+    memory: Scores | None = None
     while sweeps + FAR_SWEEPS <= most and len(path) < FAR_STEPS:
-        scores = source.scores(q, FAR_SWEEPS)
+        scores = _of(source.scores(q, FAR_SWEEPS), free)
         sweeps += FAR_SWEEPS
         here = metric(source.information(), settings)
-        found = combine(_of(scores, free))
+        memory = scores if memory is None else _remembered(memory, scores)
+        found = _combined(scores, regression(memory))
         step = here.step(found.score)
         distance = here.length(step)
         noise = math.sqrt(max(float(np.trace(here.inverse @ found.covariance)), 0.0))
@@ -251,19 +271,19 @@ def near(
     free = settings.free
     memory = _of(source.scores(q, 6 * NEAR_SWEEPS), free)
     information = source.information()
+    here = metric(information, settings)
     sweeps, weights = 6 * NEAR_SWEEPS, regression(memory)
     for k in range(first, first + settings.near_steps):
         if k % 10 == 0:
             weights = regression(memory)
         scores = _of(source.scores(q, NEAR_SWEEPS), free)
         sweeps += NEAR_SWEEPS
-        information = _blended(information, source.information())
-        here = metric(information, settings)
+        if k % INFORMED_EVERY == 0:
+            information = _blended(information, source.information())
+            here = metric(information, settings)
         # The regression must not have seen these draws, or their mean would be biased.
         score = (scores.noncentred - scores.controls @ weights).mean(axis=0)
-        memory = Scores(
-            *(np.concatenate(pair)[-MEMORY:] for pair in zip(memory, scores, strict=True))
-        )
+        memory = _remembered(memory, scores)
         step = (k + 2) ** GAIN * here.step(score)
         q = moved(q, step, here, settings)
         yield Step(q, sweeps, here.length(here.step(score)), "near"), score
@@ -331,18 +351,43 @@ def average(
 
 
 def agree(a: np.ndarray, b: np.ndarray, information: Information, settings: Settings) -> bool:
-    """Tell whether two ends are nearer to each other than two standard errors or so."""
+    """Tell whether two ends are nearer to each other than two standard errors or so.
+
+    Along a level stretch they may be far from each other: they are not averaged there.
+    """
     here = metric(information, settings)
     near = here.length((a - b)[settings.free]) < 1.0 + 0.5 * math.sqrt(len(settings.free))
-    return near and are_close(a, b, settings)
+    most = np.full(len(a), APART)
+    most[weak(information, settings)] = APART_WHERE_LEVEL
+    return near and _are_close(a, b, settings, most)
 
 
-def are_close(a: np.ndarray, b: np.ndarray, settings: Settings) -> bool:
-    """Tell whether two points are close on the scale of the parameters, flat or not.
+def are_one(a: Average, b: Average, information: Information, settings: Settings) -> bool:
+    """Tell whether two averages are of one place, as far as their errors say."""
+    here = metric(information, settings)
+    error = math.hypot(a.error, b.error) * math.sqrt(len(settings.free))
+    near = here.length((a.q - b.q)[settings.free]) < TOGETHER + 4 * error
+    return near and _are_close(a.q, b.q, settings, TOGETHER_IN_SCALE)
+
+
+def _are_close(a: np.ndarray, b: np.ndarray, settings: Settings, most: float | np.ndarray) -> bool:
+    """Tell whether two points are close on the scale of the parameters.
 
     Where the likelihood is level, standard errors say that everything is near.
     """
-    return bool(np.all(np.abs(a - b) < APART * settings.scale))
+    return bool(np.all(np.abs(a - b) < most * settings.scale))
+
+
+def weak(information: Information, settings: Settings) -> np.ndarray:
+    """Return the coordinates, among those that move, of which next to nothing is known."""
+    here = metric(information, settings)
+    deviation = np.sqrt(np.diag(np.linalg.pinv(here.sampling, hermitian=True)))
+    return settings.free[deviation > WEAK * settings.scale[settings.free]]
+
+
+def _remembered(memory: Scores, scores: Scores) -> Scores:
+    """Return the last draws of two."""
+    return Scores(*(np.concatenate(pair)[-MEMORY:] for pair in zip(memory, scores, strict=True)))
 
 
 def _of(scores: Scores, free: np.ndarray) -> Scores:
@@ -350,7 +395,7 @@ def _of(scores: Scores, free: np.ndarray) -> Scores:
 
 
 def _blended(old: Information, new: Information) -> Information:
-    return Information(*(0.9 * a + 0.1 * b for a, b in zip(old, new, strict=True)))
+    return Information(*(0.7 * a + 0.3 * b for a, b in zip(old, new, strict=True)))
 
 
 def information_of(

@@ -1,39 +1,28 @@
-"""A model made ready to be climbed: compiled once, for any values of its releases."""
+"""Climb the likelihood of databases that have to be drawn."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from pymc_privacy._compat import (
-    INTERPRETED,
-    FlatRV,
-    HalfFlatRV,
-    Model,
-    TensorVariable,
-    ancestors,
-    compile_graph,
-    graph_replace,
-)
+from pymc_privacy._compat import Model
 from pymc_privacy.algorithms import ascent
-from pymc_privacy.algorithms.ascent import Ending, Settings, Step
+from pymc_privacy.algorithms.ascent import Average, Ending, Settings, Step
 from pymc_privacy.algorithms.tempering import Value
 from pymc_privacy.certificate.ascent import compare_scores
 from pymc_privacy.certificate.base import Reference, certified, prior_pairs
 from pymc_privacy.certificate.certifier import LEVELS
 from pymc_privacy.errors import CertificateError
-from pymc_privacy.functions.generators import given_others, in_value_coordinates, with_generator
 from pymc_privacy.inference.imputation import Imputation
 from pymc_privacy.inference.likelihood import Likelihood
+from pymc_privacy.inference.nearby import brought_near
+from pymc_privacy.inference.problem import Climbed, Problem
 from pymc_privacy.model.points import Point, prior_points
 from pymc_privacy.model.settable import with_settable_data
-from pymc_privacy.model.sized_records import sizes_of
-from pymc_privacy.model.start import start_of
 from pymc_privacy.targets.ascent import (
     AscentTarget,
     compile_ascent,
@@ -41,120 +30,22 @@ from pymc_privacy.targets.ascent import (
     parameters_of,
 )
 
-# Draws from the prior, for the scale of each coordinate.
-PRIOR_DRAWS = 24
-# In coordinates without bounds, so far beyond the start numbers are still numbers.
-FURTHEST = 25.0
-# Of a coordinate that is the logarithm of something.
-WIDEST = 3.0
 # By so many standard errors two scores may differ by chance, in all of a fit.
 DISAGREEMENT = 7.0
-
-Data = dict[str, np.ndarray]
-
-
-class Climbed(NamedTuple):
-    """Where ascents from several starts have come to."""
-
-    ends: list[Ending]
-    """A different maximum each."""
-    which: list[int]
-    """The maximum that each start has come to."""
-    own: list[np.ndarray]
-    """Where each start has come to by itself."""
-    paths: list[list[Step]]
+# How many times further a maximum may be that is only looked for roughly.
+ROUGHLY = 6.0
+# For the way of some parameters after another one that is pushed.
+FOLLOWING_SWEEPS = 600
 
 
-class Problem:
-    """The likelihood of a model, its scores and its values, compiled."""
+class ImputedProblem(Problem):
+    """A likelihood over databases, its scores and its values."""
 
     def __init__(self, model: Model):
-        self.user_model = model
-        self.twin, self.data = with_settable_data(model)
-        exact, found = find_scored_databases(self.twin)
-        self.target = _certified(self.twin, exact, found)
-        self.point: Point = dict(start_of(exact))
+        twin, data = with_settable_data(model)
+        exact, found = find_scored_databases(twin)
+        super().__init__(model, twin, data, _certified(twin, exact, found))
         self.likelihood = Likelihood(self.target, self.point)
-        self.has_sizes = bool(sizes_of(self.twin))
-
-    @property
-    def size(self) -> int:
-        """The number of coordinates."""
-        return self.target.program.size
-
-    @cached_property
-    def variables(self) -> list[TensorVariable]:
-        """The parameters, in the order of the coordinates."""
-        return parameters_of(self.target.model)
-
-    @cached_property
-    def coordinates(self) -> list[str]:
-        """A name of each coordinate, that of a variable and its place in it."""
-        names = []
-        program = self.target.program
-        for rv, shape in zip(self.variables, program.shapes, strict=True):
-            places = [f"[{', '.join(map(str, place))}]" for place in np.ndindex(*shape)]
-            names += [f"{rv.name}{place}" if shape else rv.name for place in places]
-        return names
-
-    @cached_property
-    def owners(self) -> list[str]:
-        """The name of the variable that each coordinate belongs to."""
-        shapes = self.target.program.shapes
-        return [
-            rv.name
-            for rv, shape in zip(self.variables, shapes, strict=True)
-            for _ in range(math.prod(shape))
-        ]
-
-    @cached_property
-    def is_transformed(self) -> np.ndarray:
-        """Which coordinates stand for something with bounds."""
-        transforms = self.target.model.rvs_to_transforms
-        bounded = {rv.name for rv in self.variables if transforms[rv] is not None}
-        return np.array([name in bounded for name in self.owners])
-
-    def natural(self, q: np.ndarray) -> Data:
-        """Return the parameters as they were written, by name."""
-        parts = self.target.program.unflatten(np.asarray(q, float))
-        with np.errstate(all="ignore"):
-            found = self.target.natural(*parts.values())
-        names = [rv.name for rv in self.variables]
-        return {name: np.asarray(value) for name, value in zip(names, found, strict=True)}
-
-    @cached_property
-    def _to_values(self) -> Callable[..., list[np.ndarray]]:
-        model = self.target.model
-        symbols = [rv.type(rv.name) for rv in self.variables]
-        graphs = [in_value_coordinates(model, rv) for rv in self.variables]
-        replaced = graph_replace(
-            graphs, dict(zip(self.variables, symbols, strict=True)), strict=False
-        )
-        return compile_graph(symbols, replaced, on_unused_input="ignore", mode=INTERPRETED)
-
-    def values(self, natural: Data) -> np.ndarray:
-        """Return the coordinates of parameters as they were written."""
-        given = [
-            np.asarray(natural[rv.name], dtype=rv.dtype).reshape(np.shape(natural[rv.name]))
-            for rv in self.variables
-        ]
-        return np.concatenate([np.ravel(value) for value in self._to_values(*given)])
-
-    @cached_property
-    def settings(self) -> Settings:
-        """How far steps may go, from the spread of the prior, which says nothing else."""
-        program = self.target.program
-        draws = prior_points(self.twin, seed=3)
-        drawn = np.array([program.flatten(next(draws)) for _ in range(PRIOR_DRAWS)])
-        start = program.flatten(self.point)
-        scale = np.maximum(drawn.std(axis=0), 0.1)
-        flat = {rv.name for rv in self.variables if isinstance(rv.owner.op, FlatRV | HalfFlatRV)}
-        unknown = np.array([name in flat for name in self.owners])
-        scale[unknown] = 10 * (1 + np.abs(start[unknown]))
-        transformed = self.is_transformed
-        scale[transformed] = np.clip(scale[transformed], 0.5, WIDEST)
-        reach = np.where(transformed, FURTHEST, np.inf)
-        return Settings(np.arange(len(start)), scale, (start - reach, start + reach))
 
     def source(self, rng: np.random.Generator, *, penalised: bool = False) -> Imputation:
         """Return a chain over databases."""
@@ -162,51 +53,11 @@ class Problem:
         source.read_releases()
         return source
 
-    def observed(self) -> Data:
-        """Return the present value of each observed variable."""
-        return {name: np.array(holder.get_value()) for name, holder in self.data.items()}
-
-    def observe(self, data: Data) -> None:
-        """Set other values of observed variables."""
-        for name, value in data.items():
-            self.data[name].set_value(np.asarray(value, dtype=self.data[name].type.dtype))
-
-    @cached_property
-    def _simulator(self) -> Callable[..., list[np.ndarray]]:
-        model = self.twin
-        held = [model.rvs_to_values[rv] for rv in parameters_of(model)]
-        sizes = [model.rvs_to_values[size] for size in self._kept_sizes]
-        drawn = [rv for rv in model.basic_RVs if model.rvs_to_values[rv] not in {*held, *sizes}]
-        graphs = given_others(model, model.observed_RVs, drawn)
-        rng, graphs = with_generator(graphs, write_out=False)
-        return compile_graph(
-            [rng, *held, *sizes], graphs, on_unused_input="ignore", mode=INTERPRETED
-        )
-
-    @cached_property
-    def _kept_sizes(self) -> list[TensorVariable]:
-        """Sizes whose law has no parameter: it stands for what was not known about the number."""
-        parameters = set(parameters_of(self.twin))
-        return [size for size in sizes_of(self.twin) if not set(ancestors([size])) & parameters]
-
-    def simulate(self, q: np.ndarray, rng: np.random.Generator) -> Data:
-        """Draw all observed variables from the model and its mechanisms.
-
-        A number of records whose law has no parameter is drawn given the releases, and others
-        from their law.
-        """
-        sizes: list[np.ndarray] = []
-        if self._kept_sizes:
-            source = self.source(rng)
-            source.scores(q, 30)
-            sizes = [source.point[self.twin.rvs_to_values[n].name] for n in self._kept_sizes]
-        parts = self.target.program.unflatten(np.asarray(q, float))
-        names = [self.twin.rvs_to_values[rv].name for rv in parameters_of(self.twin)]
-        found = self._simulator(rng, *(parts[name] for name in names), *sizes)
-        return {
-            rv.name: np.array(value)
-            for rv, value in zip(self.twin.observed_RVs, found, strict=True)
-        }
+    def database_point(self, q: np.ndarray, rng: np.random.Generator) -> Point:
+        """Return a point with databases given parameters and releases."""
+        source = self.source(rng)
+        source.scores(q, 30)
+        return source.point
 
     def value(self, q: np.ndarray, rng: np.random.Generator, error: float = 0.05) -> Value:
         """Return the log likelihood and its error."""
@@ -241,26 +92,31 @@ class Problem:
         max_sweeps: int,
         penalised: bool = False,
         watch: Callable[[int, Step], None] = lambda start, step: None,
+        wholly: bool = False,
     ) -> Climbed:
-        """Climb from several starts; those that come to the same place go on together."""
+        """Climb from several starts; those that come to the same place go on together.
+
+        On a level stretch they stop roughly, if not told to climb it ``wholly``.
+        """
         settings = self.settings if settings is None else settings
-        sources = [self.source(child, penalised=penalised) for child in rng.spawn(len(starts))]
-        paths: list[list[Step]] = []
-        for k, (source, q) in enumerate(zip(sources, starts, strict=True)):
-            path = [Step(q, 0, math.nan, "far")]
-            for step in ascent.far(source, q, settings, max_sweeps // (2 * len(starts))):
-                path.append(step)
-                watch(k, step)
-            paths.append(path)
-        groups = _groups([path[-1].q for path in paths], sources, settings)
-        spent = sum(path[-1].sweeps for path in paths)
-        ends, own, which = [], [path[-1].q for path in paths], [0] * len(starts)
-        for k, group in enumerate(groups):
-            budget = (max_sweeps - spent) // len(groups)
-            climb = _Near([sources[j] for j in group], [paths[j] for j in group], settings)
-            ends.append(climb.run(tolerance, budget, lambda j, s, g=group: watch(g[j], s)))  # type: ignore[misc]
-            for j, q in zip(group, climb.own(), strict=True):
-                own[j], which[j] = q, k
+        walks = []
+        for k, (q, child) in enumerate(zip(starts, rng.spawn(len(starts)), strict=True)):
+            source = self.source(child, penalised=penalised)
+            most = max_sweeps // (2 * len(starts))
+            path = self._far(source, q, settings, most, lambda s, k=k: watch(k, s), k == 0)  # type: ignore[misc]
+            walks.append(_Walk(source, path, k))
+        groups = _groups(walks, settings)
+        spent = sum(walk.path[-1].sweeps for walk in walks)
+        ends: list[Ending] = []
+        which = [0] * len(starts)
+        while groups:
+            group, budget = groups.pop(0), (max_sweeps - spent) // (1 + len(groups))
+            end, parted = _Near(group, settings, wholly).run(tolerance, budget, watch)
+            spent += end.sweeps
+            for walk in group:
+                which[walk.number] = len(ends)
+            ends.append(end)
+            groups += [[walk] for walk in parted]
         ends, which = _merged(ends, which, settings)
         worst = max(end.disagreement for end in ends)
         if worst > DISAGREEMENT:
@@ -269,22 +125,45 @@ class Problem:
                 f"they differ by {worst:.1f} standard errors. The values that records can take may "
                 "depend on the parameters, or a derivative be wrong; nothing is returned."
             )
-        return Climbed(ends, which, own, paths)
+        return Climbed(ends, which, [walk.own() for walk in walks], [walk.path for walk in walks])
+
+    def _far(
+        self,
+        source: Imputation,
+        q: np.ndarray,
+        settings: Settings,
+        most: int,
+        watch: Callable[[Step], None] = lambda step: None,
+        wholly: bool = True,
+    ) -> list[Step]:
+        """Return the way to near a maximum."""
+        path = [Step(q, 0, math.nan, "far")]
+        for step in ascent.far(
+            source, brought_near(source, q, settings, wholly=wholly), settings, most
+        ):
+            path.append(step)
+            watch(step)
+        return path
+
+    def follow(
+        self, q: np.ndarray, settings: Settings, rng: np.random.Generator, *, penalised: bool
+    ) -> np.ndarray:
+        """Return the maximum over the coordinates that are free, roughly."""
+        source = self.source(rng.spawn(1)[0], penalised=penalised)
+        return self._far(source, q, settings, FOLLOWING_SWEEPS)[-1].q
 
 
-def _groups(
-    ends: Sequence[np.ndarray], sources: Sequence[Imputation], settings: Settings
-) -> list[list[int]]:
+def _groups(walks: Sequence[_Walk], settings: Settings) -> list[list[_Walk]]:
     """Put starts together that have come to the same place."""
-    groups: list[list[int]] = []
-    for k, q in enumerate(ends):
-        information = sources[k].information()
+    groups: list[list[_Walk]] = []
+    for walk in walks:
+        information = walk.source.information()
         for group in groups:
-            if ascent.agree(q, ends[group[0]], information, settings):
-                group.append(k)
+            if ascent.agree(walk.end, group[0].end, information, settings):
+                group.append(walk)
                 break
         else:
-            groups.append([k])
+            groups.append([walk])
     return groups
 
 
@@ -295,12 +174,9 @@ def _merged(
     kept: list[Ending] = []
     place = []
     for end in ends:
-        here = ascent.metric(end.information, settings)
         for k, other in enumerate(kept):
-            far = here.length((end.q - other.q)[settings.free])
-            error = math.hypot(end.error, other.error) * math.sqrt(len(settings.free))
-            close = ascent.are_close(end.q, other.q, settings)
-            if close and far < 0.3 + 4 * error:
+            pair = (Average(end.q, end.error), Average(other.q, other.error))
+            if ascent.are_one(*pair, end.information, settings):
                 place.append(k)
                 kept[k] = min(end, other, key=lambda one: one.distance)
                 break
@@ -310,61 +186,105 @@ def _merged(
     return kept, [place[k] for k in which]
 
 
+class _Walk:
+    """One start on its last way, near a maximum."""
+
+    def __init__(self, source: Imputation, path: list[Step], number: int):
+        self.source, self.path, self.number = source, path, number
+        self.steps: list[tuple[Step, np.ndarray]] = []
+        self.end = path[-1].q
+
+    def go(self, settings: Settings, watch: Callable[[int, Step], None]) -> int:
+        """Take so many steps as the settings say; return the number of sweeps."""
+        before, spent = self.path[-1].sweeps, 0
+        for step, score in ascent.near(self.source, self.end, settings, len(self.steps)):
+            self.steps.append((step, score))
+            self.path.append(replace(step, sweeps=before + step.sweeps))
+            watch(self.number, self.path[-1])
+            spent = step.sweeps
+        self.end = self.path[-1].q
+        return spent
+
+    def begin_again(self, q: np.ndarray) -> None:
+        """Forget all steps, and go on from another point."""
+        self.steps, self.end = [], q
+
+    def own(self) -> np.ndarray:
+        """Return where this start has come to by itself."""
+        kept = self.steps[len(self.steps) // 3 :]
+        return np.mean([step.q for step, _ in kept], axis=0) if kept else self.end
+
+
 class _Near:
-    """The last two phases of an ascent, by several walks that are near the same maximum."""
+    """The last two phases of an ascent, by several walks that are near the same maximum.
 
-    def __init__(self, sources: list[Imputation], paths: list[list[Step]], settings: Settings):
-        self._sources, self._paths, self._settings = sources, paths, settings
-        self._walks: list[list[tuple[Step, np.ndarray]]] = [[] for _ in sources]
-        self._ends = [path[-1].q for path in paths]
-        self._spent = [path[-1].sweeps for path in paths]
+    Where next to nothing is known of a parameter, one of them goes on alone, and only roughly:
+    places on a level stretch have no mean that would be a maximum.
+    """
 
-    def run(self, tolerance: float, budget: int, watch: Callable[[int, Step], None]) -> Ending:
-        """Walk, and look how far it is, until that is near enough or the budget is spent."""
+    def __init__(self, walks: list[_Walk], settings: Settings, wholly: bool):
+        self._is_rough = not wholly and bool(
+            len(ascent.weak(walks[0].source.information(), settings))
+        )
+        self._walks = walks[:1] if self._is_rough else walks
+        self._settings = roughly(settings) if self._is_rough else settings
+
+    def run(
+        self, tolerance: float, budget: int, watch: Callable[[int, Step], None]
+    ) -> tuple[Ending, list[_Walk]]:
+        """Walk, and look how far it is, until that is near enough or the budget is spent.
+
+        Walks that turn out to be in another place than the first one are left out, and returned.
+        """
         settings, spent = self._settings, 0
-        steps = max(20, settings.near_steps // len(self._sources))
+        tolerance *= ROUGHLY if self._is_rough else 1.0
+        parted: list[_Walk] = []
+        steps = max(20, settings.near_steps // len(self._walks))
         while True:
-            spent += self._walk(steps, watch)
-            found = ascent.average(self._walks, self._sources[0].information(), settings)
+            several = replace(settings, near_steps=steps)
+            spent += sum(walk.go(several, watch) for walk in self._walks)
+            parted += self._part()
+            found = self._average(self._walks)
             more = found.error / (tolerance / 3)
             left = budget - spent - settings.check_sweeps
             # An error falls with the root of the number of draws.
-            wanted = math.ceil(sum(map(len, self._walks)) * (min(more, 3.0) ** 2 - 1))
+            taken = sum(len(walk.steps) for walk in self._walks)
+            wanted = math.ceil(taken * (min(more, 3.0) ** 2 - 1))
             if more > 1 and left > 10 * ascent.NEAR_SWEEPS:
-                most = left // (ascent.NEAR_SWEEPS * len(self._sources))
-                steps = max(5, min(wanted // len(self._sources) + 1, most))
+                most = left // (ascent.NEAR_SWEEPS * len(self._walks))
+                steps = max(5, min(wanted // len(self._walks) + 1, most))
                 continue
-            end = ascent.check(self._sources[0], found.q, settings)
+            end = ascent.check(self._walks[0].source, found.q, settings)
             spent += end.sweeps
-            end = replace(end, error=found.error)
+            end = replace(end, error=found.error, sweeps=spent, is_rough=self._is_rough)
             is_there = end.distance <= max(tolerance, 2 * end.distance_error)
             left = budget - spent - settings.check_sweeps
             if is_there or left < 4 * steps * ascent.NEAR_SWEEPS:
-                return replace(end, sweeps=spent)
+                return end, parted
             # The average remembers where it came from: begin again from there.
-            self._ends = [found.q for _ in self._ends]
-            self._walks = [[] for _ in self._walks]
+            for walk in self._walks:
+                walk.begin_again(found.q)
 
-    def _walk(self, steps: int, watch: Callable[[int, Step], None]) -> int:
-        spent = 0
-        settings = replace(self._settings, near_steps=steps)
-        for k, source in enumerate(self._sources):
-            first, before = len(self._walks[k]), self._spent[k]
-            for step, score in ascent.near(source, self._ends[k], settings, first):
-                self._walks[k].append((step, score))
-                told = replace(step, sweeps=before + step.sweeps)
-                self._paths[k].append(told)
-                watch(k, told)
-            self._ends[k] = self._walks[k][-1][0].q
-            self._spent[k] = before + step.sweeps
-            spent += step.sweeps
-        return spent
+    def _average(self, walks: list[_Walk]) -> Average:
+        information = walks[0].source.information()
+        return ascent.average([walk.steps for walk in walks], information, self._settings)
 
-    def own(self) -> list[np.ndarray]:
-        """Return the average of each walk."""
-        kept = [walk[len(walk) // 3 :] for walk in self._walks]
-        ends = zip(kept, self._ends, strict=True)
-        return [np.mean([s.q for s, _ in walk], axis=0) if walk else q for walk, q in ends]
+    def _part(self) -> list[_Walk]:
+        """Leave out the walks that are elsewhere than the first one."""
+        information = self._walks[0].source.information()
+        first = self._average(self._walks[:1])
+        parted = [
+            walk
+            for walk in self._walks[1:]
+            if not ascent.are_one(first, self._average([walk]), information, self._settings)
+        ]
+        self._walks = [walk for walk in self._walks if walk not in parted]
+        return parted
+
+
+def roughly(settings: Settings) -> Settings:
+    """Return settings of an ascent that need not come as near."""
+    return replace(settings, near_steps=20, check_sweeps=150)
 
 
 def _certified(whole: Model, exact: Model, found: Sequence[Any]) -> AscentTarget:

@@ -19,11 +19,12 @@ from pymc_privacy.algorithms.ascent import Ending, Information, Settings, Step
 from pymc_privacy.algorithms.tempering import Value
 from pymc_privacy.densities.summed_out import summed_out
 from pymc_privacy.functions.calls import CompiledCall
-from pymc_privacy.inference.climbing import Climbed, Problem
+from pymc_privacy.inference.climbing import ImputedProblem
+from pymc_privacy.inference.problem import Climbed, Problem
 from pymc_privacy.model.database import find_databases
+from pymc_privacy.model.points import Point
 from pymc_privacy.model.settable import with_settable_data
 from pymc_privacy.model.sized_records import is_sized
-from pymc_privacy.model.start import start_of
 from pymc_privacy.targets.ascent import AscentTarget, compile_direct, records_of
 
 _STEP = 1e-4
@@ -33,9 +34,7 @@ class DirectProblem(Problem):
     """The likelihood of a model whose records are summed out, and its derivatives."""
 
     def __init__(self, model: Model, target: AscentTarget, twin: Model, data: Any):
-        self.user_model, self.target, self.twin, self.data = model, target, twin, data
-        self.point = dict(start_of(twin))
-        self.has_sizes = False
+        super().__init__(model, twin, data, target)
         self._call = {name: CompiledCall(f) for name, f in target.program.functions.items()}
 
     def _log_likelihood(self, q: np.ndarray, penalised: bool) -> tuple[float, np.ndarray]:
@@ -60,7 +59,6 @@ class DirectProblem(Problem):
         settings: Settings,
         rng: np.random.Generator,
         penalised: bool,
-        sweeps: int = 0,
     ) -> tuple[float, float]:
         """Return the score of one coordinate, which has no variance."""
         return float(self._log_likelihood(q, penalised)[1][settings.free[0]]), 0.0
@@ -75,6 +73,7 @@ class DirectProblem(Problem):
         max_sweeps: int,
         penalised: bool = False,
         watch: Callable[[int, Step], None] = lambda start, step: None,
+        wholly: bool = False,
     ) -> Climbed:
         """Maximise from several starts; those that come to the same place are one maximum."""
         settings = self.settings if settings is None else settings
@@ -99,6 +98,16 @@ class DirectProblem(Problem):
         ends = [min((found[k] for k in group), key=lambda end: end.distance) for group in groups]
         which = [next(j for j, group in enumerate(groups) if k in group) for k in range(len(found))]
         return Climbed(ends, which, [end.q for end in found], paths)
+
+    def follow(
+        self, q: np.ndarray, settings: Settings, rng: np.random.Generator, *, penalised: bool
+    ) -> np.ndarray:
+        """Return the maximum over the coordinates that are free."""
+        return self._maximise(q, settings, penalised, lambda z: None).q
+
+    def database_point(self, q: np.ndarray, rng: np.random.Generator) -> Point:
+        """Return a point of the model: nothing depends on its databases."""
+        return self.point
 
     def _maximise(
         self, q: np.ndarray, settings: Settings, penalised: bool, told: Callable[..., None]
@@ -166,4 +175,4 @@ def make_problem(model: Model) -> Problem:
         direct = direct_problem(model)
         if direct is not None:
             return direct
-    return Problem(model)
+    return ImputedProblem(model)

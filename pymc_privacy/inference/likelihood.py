@@ -24,7 +24,8 @@ from pymc_privacy.algorithms.tempering import (
     tempered,
 )
 from pymc_privacy.functions.calls import CompiledCall
-from pymc_privacy.inference.imputation import Imputation, Records
+from pymc_privacy.inference.imputation import Imputation
+from pymc_privacy.inference.sweeping import Records
 from pymc_privacy.model.points import Point
 from pymc_privacy.targets.ascent import AscentTarget
 
@@ -85,7 +86,7 @@ class Likelihood:
         return _by_steps(records, rng)
 
     def difference(
-        self, a: np.ndarray, b: np.ndarray, rng: np.random.Generator, draws: int = 4 * FEW
+        self, a: np.ndarray, b: np.ndarray, rng: np.random.Generator, draws: int = 2 * FEW
     ) -> Value:
         """Return log L(a) - log L(b) by common random numbers, or by the score between them."""
         if any(one.weight is not None for one in self._records(a)):

@@ -67,6 +67,8 @@ class LikelihoodFit:
     unidentified : tuple of str
         Parameters that can be moved either way without a fall of the likelihood; their estimate
         is nan.
+    level : tuple of str
+        Parameters in which starts ended apart while the likelihood between them is level.
     starts : tuple of Start
         Each start and where it has come to.
     maxima : tuple of Maximum
@@ -84,6 +86,7 @@ class LikelihoodFit:
     distance_error: float
     at_boundary: tuple[str, ...]
     unidentified: tuple[str, ...]
+    level: tuple[str, ...]
     starts: tuple[Start, ...]
     maxima: tuple[Maximum, ...]
     information: np.ndarray
@@ -234,6 +237,11 @@ class LikelihoodFit:
             )
         if self.unidentified:
             told.append(f"These releases do not identify {', '.join(self.unidentified)}.")
+        if self.level:
+            told.append(
+                f"The likelihood is level: starts ended at different {', '.join(self.level)}, and "
+                "none of these is more likely than the others. One of them is returned."
+            )
         if len(self.maxima) > 1:
             values = ", ".join(f"{m.log_likelihood:.2f}" for m in self.maxima)
             told.append(f"Starts came to {len(self.maxima)} places, of log likelihood {values}.")

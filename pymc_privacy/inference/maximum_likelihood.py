@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,10 +18,11 @@ from pymc_privacy.algorithms.ascent import Ending, Settings, Step
 from pymc_privacy.algorithms.tempering import Value
 from pymc_privacy.arguments import choice, flag, integer, positive
 from pymc_privacy.errors import ArgumentError, RecordError, ReleaseError
-from pymc_privacy.inference.climbing import Climbed, Problem
+from pymc_privacy.inference.climbing import ImputedProblem
 from pymc_privacy.inference.completing import Completion
 from pymc_privacy.inference.direct import make_problem
 from pymc_privacy.inference.likelihood_fit import LikelihoodFit, Maximum, Start
+from pymc_privacy.inference.problem import Climbed, Problem
 from pymc_privacy.inference.starting import starting_points
 from pymc_privacy.model.assignment import assign_records
 from pymc_privacy.model.database import check_data
@@ -34,12 +34,11 @@ from pymc_privacy.results import labelled
 from pymc_privacy.targets.ascent import parameters_of, without_likelihood
 
 METHODS = ("score", "saem", "em")
-# A parameter that is known no better than this many times its scale may be anywhere.
-WEAK = 1.0
-# How far a parameter is pushed to see whether the likelihood falls, in its scale.
-PUSH = 6.0
+# How far a parameter is pushed to see whether the likelihood falls, in its scale: at first, and
+# where it has no bounds of computation, at most.
+PUSH, FURTHEST = 6.0, 24.0
 # Less than this is no fall of a log likelihood.
-LEVEL = 0.02
+LEVEL = 0.05
 
 
 def maximum_likelihood(
@@ -238,6 +237,8 @@ class Pushed(NamedTuple):
     unidentified: tuple[str, ...]
     fixed: np.ndarray
     """Coordinates that are as far out as they go."""
+    loose: np.ndarray
+    """Coordinates along which the likelihood is level, one way or both."""
 
 
 class Fitting:
@@ -260,10 +261,12 @@ class Fitting:
         best = self._best(ends, rng)
         pushed = self._pushed(ends[best][0], rng)
         end, value = ends[best]
-        if len(pushed.fixed):
-            end, value = self._further(pushed, rng)
+        if len(pushed.fixed) or end.is_rough:
+            end, value = self._further(pushed, watch, rng)
+            ends[best] = end, value
         settings = ascent.without(problem.settings, pushed.fixed)
         natural = self.natural(end.q, pushed)
+        climbed, ends, level = self._joined(climbed, ends, best, pushed, rng)
         return LikelihoodFit(
             estimate=labelled(problem.user_model, natural),
             log_likelihood=value.value,
@@ -273,6 +276,7 @@ class Fitting:
             distance_error=end.distance_error,
             at_boundary=pushed.at_boundary,
             unidentified=pushed.unidentified,
+            level=level,
             starts=self._told(starts, climbed, [v for _, v in ends]),
             maxima=tuple(
                 Maximum(problem.natural(e.q), v.value, v.error, e.distance) for e, v in ends
@@ -313,10 +317,9 @@ class Fitting:
         rng: np.random.Generator,
         watch: Watch = lambda start, step: None,
         settings: Settings | None = None,
-        max_sweeps: int | None = None,
+        wholly: bool = False,
     ) -> Climbed:
         """Climb by the method of the fit."""
-        most = self.max_sweeps if max_sweeps is None else max_sweeps
         settings = self.problem.settings if settings is None else settings
         if self.method == "score" or not self.problem.target.databases:
             return self.problem.climb(
@@ -324,11 +327,12 @@ class Fitting:
                 rng,
                 settings=settings,
                 tolerance=self.tolerance,
-                max_sweeps=most,
+                max_sweeps=self.max_sweeps,
                 penalised=self.penalised,
                 watch=watch,
+                wholly=wholly,
             )
-        return self._by_expectation(starts, rng, watch, settings, most)
+        return self._by_expectation(starts, rng, watch, settings)
 
     def _by_expectation(
         self,
@@ -336,11 +340,13 @@ class Fitting:
         rng: np.random.Generator,
         watch: Watch,
         settings: Settings,
-        most: int,
     ) -> Climbed:
         steps = {"em": expectation.em, "saem": expectation.saem}[self.method]
         ends, paths = [], []
-        share = max(most // len(starts) - settings.check_sweeps, expectation.ROUND_SWEEPS)
+        share = max(
+            self.max_sweeps // len(starts) - settings.check_sweeps, expectation.ROUND_SWEEPS
+        )
+        assert isinstance(self.problem, ImputedProblem)  # others are maximised directly
         for k, q in enumerate(starts):
             source = self.problem.source(rng.spawn(1)[0], penalised=self.penalised)
             path = [Step(q, 0, math.nan, self.method)]
@@ -370,18 +376,20 @@ class Fitting:
     def _pushed(self, end: Ending, rng: np.random.Generator) -> Pushed:
         """Look for parameters that can be pushed outward without a fall of the likelihood."""
         settings = self.problem.settings
-        metric = ascent.metric(end.information, settings)
-        deviation = np.sqrt(np.diag(np.linalg.pinv(metric.sampling, hermitian=True)))
         out = np.array(end.q)
         boundary: list[str] = []
         unidentified: list[str] = []
         fixed: list[int] = []
+        loose: list[int] = []
         if self.penalised or not (self.method == "score" or self._is_converged(end)):
-            return Pushed(out, end.q, (), (), np.array([], dtype=int))
-        for k in np.flatnonzero(deviation > WEAK * settings.scale):
-            levels = {side: self._level(out, int(k), side, fixed, rng) for side in (1.0, -1.0)}
+            return Pushed(out, end.q, (), (), *(np.array([], dtype=int) for _ in range(2)))
+        for k in ascent.weak(end.information, settings):
+            levels = {
+                side: self._pushed_along(out, int(k), side, fixed, rng) for side in (1.0, -1.0)
+            }
             open_ends = [side for side, there in levels.items() if there is not None]
             name = self._name(int(k))
+            loose += [int(k)] if open_ends else []
             if len(open_ends) == 2:
                 unidentified.append(name)
             elif open_ends:
@@ -394,6 +402,7 @@ class Fitting:
             tuple(dict.fromkeys(boundary)),
             tuple(dict.fromkeys(unidentified)),
             np.array(fixed, dtype=int),
+            np.array(loose, dtype=int),
         )
 
     def _name(self, k: int) -> str:
@@ -404,42 +413,88 @@ class Fitting:
         same = math.prod(shape) == problem.owners.count(owner)
         return problem.coordinates[k] if same else owner
 
-    def _level(
+    def _pushed_along(
         self, q: np.ndarray, k: int, side: float, fixed: list[int], rng: np.random.Generator
     ) -> np.ndarray | None:
-        """Push one coordinate outward, let the others follow; None if the likelihood falls."""
-        settings = self.problem.settings
-        there = q.copy()
-        there[k] += side * PUSH * settings.scale[k]
-        there = np.clip(there, *settings.bounds)
+        """Push one coordinate outward, let the others follow; None if the likelihood falls.
+
+        It may not fall nearby, nor as far out as can be computed.
+        """
+        settings, out = self.problem.settings, q
         others = ascent.without(settings, np.array([*fixed, k]))
-        if len(others.free):
-            there = self._follow(there, others, rng)
-        found = self.problem.difference(there, q, rng)
-        return there if found.value >= -LEVEL - 2 * found.error else None
+        end = settings.bounds[int(side > 0)][k]
+        furthest = end if math.isfinite(end) else q[k] + side * FURTHEST * settings.scale[k]
+        near = np.clip(q[k] + side * PUSH * settings.scale[k], *sorted((q[k], furthest)))
+        for value in (furthest, near):
+            there = q.copy()
+            there[k] = value
+            if not self._is_level(there, q, rng):
+                if not len(others.free):
+                    return None
+                there = self.problem.follow(there, others, rng, penalised=self.penalised)
+                if not self._is_level(there, q, rng):
+                    return None
+            out = there if value == furthest else out
+        return out
 
-    def _follow(self, q: np.ndarray, settings: Settings, rng: np.random.Generator) -> np.ndarray:
-        """Return the maximum over the coordinates that are free, roughly."""
-        climbed = self.problem.climb(
-            [q],
-            rng,
-            settings=_quick(settings),
-            tolerance=10 * self.tolerance,
-            max_sweeps=3000,
-            penalised=self.penalised,
+    def _is_level(self, a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> bool:
+        """Tell whether the likelihood at a is no lower than at b, as far as can be seen."""
+        found = self.problem.difference(a, b, rng)
+        return found.value >= -LEVEL - 2 * found.error
+
+    def _joined(
+        self,
+        climbed: Climbed,
+        ends: list[tuple[Ending, Value]],
+        best: int,
+        pushed: Pushed,
+        rng: np.random.Generator,
+    ) -> tuple[Climbed, list[tuple[Ending, Value]], tuple[str, ...]]:
+        """Take ends on one level stretch for one maximum; return also what is level there."""
+        top, loose = ends[best][0].q, set(pushed.loose)
+        stays: list[int] = []
+        level: set[int] = set()
+        for j, (end, _) in enumerate(ends):
+            apart = self._apart(end.q, top)
+            if j == best or not self._is_level(end.q, top, rng):
+                stays.append(j)
+            elif not apart <= loose:
+                if self._is_level((end.q + top) / 2, top, rng):
+                    level |= apart - loose
+                else:
+                    stays.append(j)
+        weak = set(ascent.weak(ends[best][0].information, self.problem.settings)) - loose
+        for j, q in zip(climbed.which, climbed.own, strict=True):
+            apart = self._apart(q, top) & weak
+            if j == best and apart and self._is_level(q, top, rng):
+                level |= apart
+        place = {j: stays.index(j if j in stays else best) for j in range(len(ends))}
+        kept = [ends[j] for j in stays]
+        return (
+            climbed._replace(
+                ends=[end for end, _ in kept], which=[place[j] for j in climbed.which]
+            ),
+            kept,
+            tuple(dict.fromkeys(self._name(k) for k in sorted(level))),
         )
-        return climbed.ends[0].q
 
-    def _further(self, pushed: Pushed, rng: np.random.Generator) -> tuple[Ending, Value]:
-        """Return the maximum over all but what is as far out as it goes."""
-        settings = ascent.without(self.problem.settings, pushed.fixed)
+    def _apart(self, a: np.ndarray, b: np.ndarray) -> set[int]:
+        """Return the coordinates in which two ends are different places."""
+        reach = ascent.TOGETHER_IN_SCALE * self.problem.settings.scale
+        return set(np.flatnonzero(np.abs(a - b) > reach).tolist())
+
+    def _further(
+        self, pushed: Pushed, watch: Watch, rng: np.random.Generator
+    ) -> tuple[Ending, Value]:
+        """Return the maximum over all but what is level."""
+        settings = ascent.without(self.problem.settings, pushed.loose)
         if not len(settings.free):
             end = ascent.Ending(
                 pushed.q, 0.0, 0.0, np.empty(0), np.empty((0, 0)),
                 ascent.Information(*(np.zeros((len(pushed.q),) * 2) for _ in range(2))), 0, 0.0,
             )  # fmt: skip
             return end, self._value(pushed.q, rng)
-        end = self.climb([pushed.q], rng, settings=settings).ends[0]
+        end = self.climb([pushed.q], rng, watch, settings, wholly=True).ends[0]
         return end, self._value(end.q, rng)
 
     def _told(
@@ -459,7 +514,3 @@ class Fitting:
                 starts, climbed.own, climbed.which, climbed.paths, strict=True
             )
         )
-
-
-def _quick(settings: Settings) -> Settings:
-    return replace(settings, near_steps=40, check_sweeps=200)

@@ -14,8 +14,8 @@ import cloudpickle
 import numpy as np
 
 from pymc_privacy.errors import ArgumentError, StudyError
-from pymc_privacy.inference.climbing import Problem
 from pymc_privacy.inference.direct import make_problem
+from pymc_privacy.inference.problem import Problem
 from pymc_privacy.results import labelled_draws
 from pymc_privacy.studies import Study
 

@@ -1,6 +1,8 @@
 """Maximum likelihood from releases: exact maxima, values, boundaries, bad input, and mutants."""
 
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache
+from multiprocessing import get_context
 
 import numpy as np
 import pymc as pm
@@ -13,8 +15,9 @@ from pymc_privacy import errors as pmp_errors
 from pymc_privacy.algorithms import record_sweep
 from pymc_privacy.errors import ArgumentError, CertificateError, RecordError, ReleaseError
 from pymc_privacy.inference import climbing
-from pymc_privacy.inference.climbing import Problem
-from pymc_privacy.inference.imputation import Imputation, Records
+from pymc_privacy.inference.climbing import ImputedProblem as Problem
+from pymc_privacy.inference.imputation import Imputation
+from pymc_privacy.inference.sweeping import Records
 from tests import references
 from tests.references import Release, gaussian, laplace
 from tests.stochastic import Z_LIMIT, seed_of
@@ -242,6 +245,40 @@ def test_em_is_told_that_it_has_not_arrived(request):
     assert "not reached" in repr(fit)
 
 
+# Starts that end in different places.
+def told_apart(mean):
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 2)
+        x = pm.Normal("x", mean(mu), 1.0, shape=60)
+        pmp.Privatized("s", x.clip(-4, 4), pmp.Laplace(scale=5.0), observed=48.0)
+    return model
+
+
+def test_two_maxima_are_two_and_no_point_between_them(request):
+    ends = [{"mu": 0.5}, {"mu": -0.5}]
+    fit = fitted(told_apart(abs), seed_of(request), initvals=ends)
+    assert sorted(round(float(m.estimate["mu"]), 1) for m in fit.maxima) == [-0.8, 0.8]
+    assert [start.maximum for start in fit.starts] in ([0, 1], [1, 0])
+    assert abs(float(fit.estimate["mu"])) == pytest.approx(0.8, abs=0.02)
+    assert "2 places" in repr(fit)
+    assert not fit.level
+
+
+def test_a_level_stretch_is_said_and_not_averaged(request):
+    def between(mu):
+        # All of [-1, 1] makes the same records.
+        return 0.8 + (mu - 1).clip(0, np.inf) + (mu + 1).clip(-np.inf, 0)
+
+    ends = [{"mu": -0.7}, {"mu": 0.8}]
+    fit = fitted(told_apart(between), seed_of(request), initvals=ends)
+    assert fit.level == ("mu",)
+    assert "level" in repr(fit)
+    assert float(fit.estimate["mu"]) in (
+        pytest.approx(-0.7, abs=0.05),
+        pytest.approx(0.8, abs=0.05),
+    )
+
+
 # Bad input.
 def test_models_without_a_likelihood_are_refused_before_compiling():
     with pm.Model() as without:
@@ -404,6 +441,20 @@ def test_an_order_of_records_that_depends_on_them_is_noticed(monkeypatch, reques
 @cache
 def moments_fit():
     return fitted(CASES["clamped moments"][0](), 5)
+
+
+@pytest.mark.slow
+def test_a_bootstrap_in_another_process_gives_the_same():
+    fit = coins_fit()
+    here = fit.bootstrap(4, random_seed=3)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
+        there = fit.bootstrap(4, random_seed=3, executor=executor)
+    assert np.array_equal(here["p"].values, there["p"].values)
+
+
+@cache
+def coins_fit():
+    return fitted(coins(), 5, starts=1)
 
 
 @pytest.mark.slow

@@ -1,0 +1,85 @@
+"""How far the releases of a model are from what it makes on average: for a start of an ascent.
+
+A few databases are drawn once, by their base variates, and taken along to any parameters; records
+of few values need not be drawn.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pymc_privacy.algorithms.approach import Gap, approach
+from pymc_privacy.algorithms.ascent import Settings
+from pymc_privacy.inference.imputation import Imputation, blocks_of, noise_variance, steps_of
+
+DATABASES = 4
+# Where the releases are nearer than this, in standard deviations, the likelihood takes over.
+WITHIN = 2.0
+
+
+class Nearby:
+    """The mean totals of a model at any parameters, by the same random numbers."""
+
+    def __init__(self, source: Imputation, q: np.ndarray):
+        self._source = source
+        self._drawn = []
+        for _ in range(DATABASES if source.has_base else 1):
+            source.start(q)
+            self._drawn.append(source.base())
+        self._release = np.concatenate([source.published(records) for records in source.records])
+
+    def gap(self, q: np.ndarray) -> Gap:
+        """Return the distance of the releases from the means of the totals, and its covariance."""
+        spread = self._spread(q)
+        columns = [pair for records in self._source.records for pair in records.mechanisms]
+        deviation = np.sqrt(np.maximum(np.diag(spread), 0.0))
+        noise = [
+            noise_variance(pair, 0.0, v, False) for pair, v in zip(columns, deviation, strict=True)
+        ]
+        return Gap(self._release - self._totals(q), np.diag(noise) + spread)
+
+    def slopes(self, q: np.ndarray) -> np.ndarray:
+        """Return the derivatives of the means of the totals."""
+        columns = []
+        for step in steps_of(q):
+            up, down = self._totals(q + step), self._totals(q - step)
+            columns.append((up - down) / (2 * step.sum()))
+        return np.array(columns).T
+
+    def _totals(self, q: np.ndarray) -> np.ndarray:
+        if not self._source.has_base:
+            return np.concatenate([mean for mean, _ in self._source.moments_of_values(q)])
+        return np.mean(
+            [self._source.totals(q, (*self._source.held(), *u)) for u in self._drawn], axis=0
+        )
+
+    def _spread(self, q: np.ndarray) -> np.ndarray:
+        if not self._source.has_base:
+            return blocks_of([spread for _, spread in self._source.moments_of_values(q)])
+        source = self._source
+        source.carry(q, self._drawn[0])
+        found = []
+        for records in source.records:
+            number = records.contributions.shape[1]
+            few = number < 2 or not records.program.width
+            width = records.program.width
+            own = np.zeros((width,) * 2) if few else np.atleast_2d(np.cov(records.contributions))
+            found.append(number * own)
+        return blocks_of(found) + source.size_spread()
+
+
+def brought_near(
+    source: Imputation, q: np.ndarray, settings: Settings, *, wholly: bool
+) -> np.ndarray:
+    """Return where an ascent should begin: as near as that can be seen, or near enough.
+
+    Where totals have no slopes, or noise is not added to them, that is where it was to begin.
+    """
+    if not source.knows_totals:
+        return q
+    nearby = Nearby(source, q)
+    with np.errstate(all="ignore"):
+        found = approach(
+            nearby.gap, nearby.slopes, q, settings, enough=0.0 if wholly else WITHIN**2 / 2
+        )
+    return found if np.isfinite(found).all() else q
