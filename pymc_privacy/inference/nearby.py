@@ -11,6 +11,7 @@ import numpy as np
 from pymc_privacy.algorithms.approach import Gap, approach
 from pymc_privacy.algorithms.ascent import Settings
 from pymc_privacy.inference.imputation import Imputation, blocks_of, noise_variance, steps_of
+from pymc_privacy.inference.sweeping import Records
 
 DATABASES = 4
 # Where the releases are nearer than this, in standard deviations, the likelihood takes over.
@@ -54,18 +55,23 @@ class Nearby:
         )
 
     def _spread(self, q: np.ndarray) -> np.ndarray:
-        if not self._source.has_base:
-            return blocks_of([spread for _, spread in self._source.moments_of_values(q)])
         source = self._source
-        source.carry(q, self._drawn[0])
-        found = []
+        if source.has_base:
+            source.carry(q, self._drawn[0])
+            found = [_own_spread(records) for records in source.records]
+        else:
+            found = [spread for _, spread in source.moments_of_values(q)]
         for records in source.records:
-            number = records.contributions.shape[1]
-            few = number < 2 or not records.program.width
-            width = records.program.width
-            own = np.zeros((width,) * 2) if few else np.atleast_2d(np.cov(records.contributions))
-            found.append(number * own)
+            records.totals = records.contributions.sum(axis=1)
         return blocks_of(found) + source.size_spread()
+
+
+def _own_spread(records: Records) -> np.ndarray:
+    """Return the covariance of the totals of so many records."""
+    width, number = records.contributions.shape
+    if number < 2 or not width:
+        return np.zeros((width, width))
+    return number * np.atleast_2d(np.cov(records.contributions))
 
 
 def brought_near(

@@ -26,9 +26,9 @@ NEAR_STEPS, CHECK_SWEEPS, TOLERANCE, MOST_SWEEPS = 40, 50, 0.3, 3000
 class _Worker:
     """Simulate and refit, in any process; each makes its own machine code."""
 
-    __qualname__ = "bootstrap"
-
     def __init__(self, fit: Any):
+        # The name of what is run, for the file of the study; that of the class finds the class.
+        self.__qualname__ = "bootstrap"
         self._problem, self._penalised = fit.fitting.problem, fit.fitting.penalised
         self._q, self._free = np.array(fit.q), np.array(fit.settings.free)
         self._written: bytes = b""
