@@ -37,6 +37,8 @@ METHODS = ("score", "saem", "em")
 # How far a parameter is pushed to see whether the likelihood falls, in its scale: at first, and
 # where it has no bounds of computation, at most.
 PUSH, FURTHEST = 6.0, 24.0
+# The share of the way to where numbers can no longer be computed with.
+WITHIN = 0.8
 # Less than this is no fall of a log likelihood.
 LEVEL = 0.05
 
@@ -423,7 +425,10 @@ class Fitting:
         settings, out = self.problem.settings, q
         others = ascent.without(settings, np.array([*fixed, k]))
         end = settings.bounds[int(side > 0)][k]
-        furthest = end if math.isfinite(end) else q[k] + side * FURTHEST * settings.scale[k]
+        # Others may have to follow as far, and must not be stopped by bounds of their own.
+        furthest = q[k] + WITHIN * (end - q[k])
+        if not math.isfinite(end):
+            furthest = q[k] + side * FURTHEST * settings.scale[k]
         near = np.clip(q[k] + side * PUSH * settings.scale[k], *sorted((q[k], furthest)))
         for value in (furthest, near):
             there = q.copy()
