@@ -386,8 +386,10 @@ class Fitting:
         if self.penalised or not (self.method == "score" or self._is_converged(end)):
             return Pushed(out, end.q, (), (), *(np.array([], dtype=int) for _ in range(2)))
         for k in ascent.weak(end.information, settings):
+            along = self._along(end, int(k))
             levels = {
-                side: self._pushed_along(out, int(k), side, fixed, rng) for side in (1.0, -1.0)
+                side: self._pushed_along(out, along, int(k), side, fixed, rng)
+                for side in (1.0, -1.0)
             }
             open_ends = [side for side, there in levels.items() if there is not None]
             name = self._name(int(k))
@@ -416,7 +418,13 @@ class Fitting:
         return problem.coordinates[k] if same else owner
 
     def _pushed_along(
-        self, q: np.ndarray, k: int, side: float, fixed: list[int], rng: np.random.Generator
+        self,
+        q: np.ndarray,
+        along: np.ndarray,
+        k: int,
+        side: float,
+        fixed: list[int],
+        rng: np.random.Generator,
     ) -> np.ndarray | None:
         """Push one coordinate outward, let the others follow; None if the likelihood falls.
 
@@ -431,8 +439,8 @@ class Fitting:
             furthest = q[k] + side * FURTHEST * settings.scale[k]
         near = np.clip(q[k] + side * PUSH * settings.scale[k], *sorted((q[k], furthest)))
         for value in (furthest, near):
-            there = q.copy()
-            there[k] = value
+            there = np.clip(q + (value - q[k]) * along, *settings.bounds)
+            there[fixed] = q[fixed]
             if not self._is_level(there, q, rng):
                 if not len(others.free):
                     return None
@@ -441,6 +449,16 @@ class Fitting:
                     return None
             out = there if value == furthest else out
         return out
+
+    def _along(self, end: Ending, k: int) -> np.ndarray:
+        """Return how coordinates of one variable move with one: some can only go together."""
+        problem, settings = self.problem, self.problem.settings
+        sampling = ascent.metric(end.information, settings).sampling
+        column = np.linalg.pinv(sampling, hermitian=True)[:, list(settings.free).index(k)]
+        along = np.zeros(len(end.q))
+        along[settings.free] = column / column[list(settings.free).index(k)]
+        along[[owner != problem.owners[k] for owner in problem.owners]] = 0.0
+        return along
 
     def _is_level(self, a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> bool:
         """Tell whether the likelihood at a is no lower than at b, as far as can be seen."""
