@@ -493,12 +493,15 @@ class Fitting:
                 level |= apart
         place = {j: stays.index(j if j in stays else best) for j in range(len(ends))}
         kept = [ends[j] for j in stays]
+        names = dict.fromkeys(self._name(k) for k in sorted(level))
         return (
             climbed._replace(
                 ends=[end for end, _ in kept], which=[place[j] for j in climbed.which]
             ),
             kept,
-            tuple(dict.fromkeys(self._name(k) for k in sorted(level))),
+            tuple(
+                name for name in names if name not in (*pushed.at_boundary, *pushed.unidentified)
+            ),
         )
 
     def _apart(self, a: np.ndarray, b: np.ndarray) -> set[int]:
