@@ -60,7 +60,9 @@ from pymc_privacy.plots import (
     plot_profile,
     plot_records,
     plot_release,
+    plot_shares,
     plot_size,
+    plot_threshold,
 )
 from pymc_privacy.published.nmf import read_nmf
 from pymc_privacy.published.nmf_simulation import simulate_nmf
@@ -193,7 +195,9 @@ __all__ = [
     "plot_profile",
     "plot_records",
     "plot_release",
+    "plot_shares",
     "plot_size",
+    "plot_threshold",
     "posterior_counts",
     "posterior_interval",
     "pp_interval",

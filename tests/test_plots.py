@@ -384,3 +384,54 @@ def test_trees_must_have_something_in_common(rng):
         pmp.plot_posteriors({"a": posterior(rng, 0), "b": other})
     with pytest.raises(PlotError, match="at least one by its label; got none"):
         pmp.plot_posteriors({})
+
+
+def test_mean_shares_are_drawn_where_they_are(rng):
+    draws = rng.gamma(1e6, size=(50, 3)) * [1.0, 2.0, 1.0]
+    axis = pmp.plot_shares(draws, truth=[1, 2, 1])
+    cloud, truth = (np.array(s.get_offsets()).mean(axis=0) for s in axis.collections)
+    # Between corners at (0, 0), (1, 0) and (1/2, sqrt(3)/2).
+    assert cloud == pytest.approx([0.625, 0.25 * 3**0.5 / 2], abs=1e-3)
+    assert truth == pytest.approx(cloud, abs=1e-3)
+    wide = {"alpha": draws[None, :, :2]}
+    panels = pmp.plot_shares({"a": tree(posterior=wide), "b": draws[:, :2]}, labels=["x", "y"])
+    assert [t.get_text() for t in panels.get_legend().get_texts()] == ["a", "b"]
+    cloud = np.array(panels.collections[0].get_offsets()).mean(axis=0)
+    assert cloud == pytest.approx([1 / 3, 2 / 3], 1e-3)
+    assert len(pmp.plot_shares(rng.gamma(3, size=(9, 4)))) == 3
+
+
+@pytest.mark.parametrize(
+    ("draws", "options"),
+    [
+        (np.ones(3), {}),
+        (-np.ones((3, 3)), {}),
+        (np.ones((3, 1)), {}),
+        (np.empty((0, 3)), {}),
+        ({}, {}),
+        ({"a": np.ones((3, 3)), "b": np.ones((3, 2))}, {}),
+        (np.ones((3, 3)), {"labels": ["a"]}),
+        (np.ones((3, 3)), {"truth": [1, 2]}),
+        (np.ones((3, 3)), {"axes": 3}),
+        ("alpha", {}),
+    ],
+)
+def test_shares_must_be_of_as_many_parts(draws, options):
+    with pytest.raises(PlotError, match="must"):
+        pmp.plot_shares(draws, **options)
+
+
+def test_a_threshold_is_chosen_below_the_line(rng):
+    table = rng.dirichlet([2, 3, 4], size=5000)
+    published = pmp.release_composition(
+        table, epsilon=5.0, thresholds=[1e-4, 0.01, 0.3], neighbours="replace_one"
+    )
+    assert published.threshold == 0.01
+    axis = pmp.plot_threshold(published)
+    heights = [bar.get_height() for bar in axis.patches]
+    assert heights[2] > 0.9 > 0.01 > heights[1]
+    assert axis.get_title() == "chosen: 0.01"
+    fixed = pmp.release_composition(table, epsilon=5.0, threshold=0.1, neighbours="replace_one")
+    for wrong in (fixed, fixed.logs, None):
+        with pytest.raises(PlotError, match="with noisy counts"):
+            pmp.plot_threshold(wrong)

@@ -6,6 +6,7 @@ what it has drawn on: Matplotlib axes, to which anything can be added.
 
 from pymc_privacy.plots.acceptance import plot_acceptance
 from pymc_privacy.plots.ascent import plot_ascent
+from pymc_privacy.plots.composition import plot_shares, plot_threshold
 from pymc_privacy.plots.interval import plot_interval
 from pymc_privacy.plots.posteriors import plot_posteriors
 from pymc_privacy.plots.profile import plot_profile
@@ -21,5 +22,7 @@ __all__ = [
     "plot_profile",
     "plot_records",
     "plot_release",
+    "plot_shares",
     "plot_size",
+    "plot_threshold",
 ]
