@@ -13,6 +13,7 @@ import numpy as np
 
 from pymc_privacy.algorithms.adaptation import local_proposal, tuning
 from pymc_privacy.algorithms.adaptation.local_proposal import LocalProposal
+from pymc_privacy.algorithms.adaptation.refresh import Refreshing
 from pymc_privacy.algorithms.adaptation.tuning import Tuning
 from pymc_privacy.algorithms.interweave import (
     TRAJECTORY_ACCEPT,
@@ -82,6 +83,8 @@ class Learnt(NamedTuple):
     noncentred_steps: int
     best_accept: float
     """The best acceptance of moves with the records in the later half of tuning."""
+    refreshing: Refreshing = Refreshing()
+    """What is known of fresh databases, where these are offered."""
 
 
 def plan(traits: Traits, *, centred_steps: int | None, noncentred_steps: int | None) -> Plan:

@@ -1,0 +1,117 @@
+"""Fresh databases for `Interweave`: draws of records given parameters, and what they weigh."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from pymc_privacy._compat import Model
+from pymc_privacy.algorithms import refresh
+from pymc_privacy.algorithms.proposals.students import Mixture
+from pymc_privacy.certificate.base import plain_function
+from pymc_privacy.model.factors import factors_of, log_densities
+from pymc_privacy.model.points import Point, prior_points
+from pymc_privacy.targets.base import ParameterProgram
+from pymc_privacy.targets.record_sweep import RecordTarget
+
+PRIOR_DRAWS = 60
+
+
+class FreshDatabases:
+    """Draws all records of a model given its parameters, by the programs of its record sweeps.
+
+    Parameters
+    ----------
+    model : pm.Model
+    program : ParameterProgram
+        That of the parameters.
+    targets : sequence of RecordTarget
+        One of each database.
+    """
+
+    def __init__(self, model: Model, program: ParameterProgram, targets: Sequence[RecordTarget]):
+        self._model, self._program, self._targets = model, program, targets
+        self._others: Any = None
+
+    def __getstate__(self) -> dict:
+        # Another process evaluates the model by functions of its own.
+        return self.__dict__ | {"_others": None}
+
+    @property
+    def are_possible(self) -> bool:
+        """Whether central releases are all that is known of the records, and all are drawn."""
+        return self._program.is_guided and all(
+            target.rows is None and not target.database.record_factors for target in self._targets
+        )
+
+    def prior(self) -> np.ndarray:
+        """Return draws of the parameters from their prior."""
+        points = islice(prior_points(self._model, seed=3), PRIOR_DRAWS)
+        return np.array([self._program.flatten(point) for point in points])
+
+    def move(
+        self, rng: np.random.Generator, point: Point, mixture: Mixture, offers: int
+    ) -> refresh.Info:
+        """Offer fresh databases to a point, which is changed in place where one is taken."""
+        totals = [target.state_at(point).contributions.sum(axis=1) for target in self._targets]
+        here = self._log_density(point, totals)
+        state = refresh.State(self._program.flatten(point), here, None)
+
+        def offer(q: np.ndarray) -> refresh.State:
+            there = point | self._program.unflatten(q)
+            return self._drawn(rng, there)
+
+        state, info = refresh.step(rng, state, mixture=mixture, offers=offers, offer=offer)
+        if state.records is not None:
+            point |= self._program.unflatten(state.q)
+            point |= state.records
+        return info
+
+    def _drawn(self, rng: np.random.Generator, point: Point) -> refresh.State:
+        """Draw records at a point."""
+        records, totals = {}, []
+        for target in self._targets:
+            _, fresh, ratio = target.draw(rng, point)
+            for name, drawn in zip(target.records, fresh, strict=True):
+                records[name] = np.array(drawn)
+            # What is not all finite numbers is never taken.
+            finite = ratio is None
+            totals.append(target.proposed.sum(axis=1) if finite else np.full(1, math.nan))
+        q = self._program.flatten(point)
+        return refresh.State(q, self._log_density(point, totals), records)
+
+    def _log_density(self, point: Point, totals: Sequence[np.ndarray]) -> float:
+        """Return the log density of all but the records, from their totals."""
+        value = 0.0
+        for target, total in zip(self._targets, totals, strict=True):
+            if not np.isfinite(total).all():
+                return -math.inf
+            value += _log_noise(target, total)
+        parts = self._others_at(point)
+        with np.errstate(invalid="ignore"):
+            return value + float(sum(np.sum(part) for part in parts))
+
+    def _others_at(self, point: Point) -> Sequence[np.ndarray]:
+        model = self._model
+        if self._others is None:
+            ours = {v for t in self._targets for v in (*t.database.records, *t.database.releases)}
+            factors = [factor for factor in factors_of(model) if factor not in ours]
+            self._others = plain_function(model.value_vars, log_densities(model, factors))
+        with np.errstate(all="ignore"):
+            return self._others(*(point[value.name] for value in model.value_vars))
+
+
+def _log_noise(target: RecordTarget, total: np.ndarray) -> float:
+    """Return the log density of the releases of one database."""
+    offsets, value = target.noise.offsets, 0.0
+    mechanisms = target.database.mechanisms
+    for k, mechanism in enumerate(mechanisms):
+        release = target.noise.release[offsets[k, 0] : offsets[k + 1, 0]]
+        statistic = total[offsets[k, 1] : offsets[k + 1, 1]]
+        with np.errstate(all="ignore"):
+            value += float(np.sum(mechanism.log_density(release, statistic)))
+    return value
