@@ -98,14 +98,16 @@ def test_a_mixture_integrates_to_one_and_is_learnt(request):
 def test_inside_a_chain_draws_are_exact(monkeypatch, request):
     """Offers are made although leaps would do, and are learnt in tuning."""
     monkeypatch.setattr(adaptation, "ENOUGH_LEAPS", 2.0)
+    monkeypatch.setattr(adaptation, "LEARNING", 6)
+    monkeypatch.setattr(adaptation, "OFFERS", 6)
     with pm.Model() as model:
         p = pm.Beta("p", 2, 5)
         x = pm.Bernoulli("x", p, shape=40)
         pmp.Privatized("s", x, pmp.Laplace(scale=6.0), observed=21.3)
     result = pmp.sample(
-        1000,
+        600,
         model=model,
-        tune=600,
+        tune=300,
         chains=2,
         cores=1,
         random_seed=seed_of(request),
@@ -114,7 +116,8 @@ def test_inside_a_chain_draws_are_exact(monkeypatch, request):
         quiet=True,
     )
     release = references.Release(references.laplace, 6.0, 21.3)
-    assert_law(result.posterior["p"].values, references.bernoulli(40, [release], prior=(2, 5)))
+    reference = references.bernoulli([release], size=40, prior=(2, 5))
+    assert_law(result.posterior["p"].values, reference)
     assert float(result.sample_stats["interweave_refresh_accept"].mean()) > 0.2
 
 
