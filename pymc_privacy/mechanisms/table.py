@@ -174,7 +174,8 @@ class TableMechanism(Mechanism):
         known = inside & whole
         with np.errstate(divide="ignore"):
             logs = np.log(table.ravel())
-        entry = pick(logs, where(known, statistic * columns + release, 0))
+        row, column = where(known, statistic, 0), where(known, release, 0)
+        entry = pick(logs, row * columns + column)
         return where(known, entry, -math.inf)
 
     def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
