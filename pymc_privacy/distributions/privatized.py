@@ -23,6 +23,7 @@ from pymc_privacy.distributions.record_checks import (
     check_draws,
     check_integers,
     refuse_dependent_rows,
+    start_at_possible_truths,
 )
 from pymc_privacy.distributions.tensor_engine import register_tensor_engine
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
@@ -144,6 +145,8 @@ class Privatized(Distribution):
             cls, name, contributions, mechanism, observed=observed, local=local, dims=dims
         )
         assign_records(model, records, released_contributions(model))
+        if local and observed is not None:
+            start_at_possible_truths(contributions, observed, mechanism, model)
         return release
 
     @classmethod

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from pymc_privacy._compat import Model, TensorVariable, ancestors
+from pymc_privacy._compat import Model, TensorVariable, Variable, ancestors
 from pymc_privacy.errors import RecordError
 from pymc_privacy.mechanisms import (
     Mechanism,
@@ -82,3 +84,21 @@ def check_categories(
             f"there are {known} categories; got {contributions.name!r} with values "
             f"from {support[0]} to {support[1]}. {hint}"
         )
+
+
+def start_at_possible_truths(
+    contributions: TensorVariable, observed: Any, mechanism: Mechanism, model: Model
+) -> None:
+    """Let records start where they can have been released, if a release rules some truths out.
+
+    Of thousands of records a draw from the prior always has some that cannot.
+    """
+    if not isinstance(mechanism, TableMechanism | SetResponse) or np.isfinite(mechanism.epsilon):
+        return
+    truths, own = mechanism.categories, contributions in model.free_RVs
+    if truths is None or not own or isinstance(observed, Variable):
+        return
+    if model.rvs_to_initial_values.get(contributions) is None:
+        logs = mechanism.log_density(np.asarray(observed), np.arange(truths).reshape(-1, 1))
+        start = logs.argmax(axis=0).astype(contributions.dtype)
+        model.rvs_to_initial_values[contributions] = start
