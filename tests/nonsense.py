@@ -189,3 +189,17 @@ WRONG["value"] = [*NOTHING, "1", {}, [True, 2], [10**400, "a"]]
 ODD["value"] = [0, 1.5, -1e300, 1e308, math.nan, math.inf, [], [1.0], np.ones((2, 3)), True]
 WRONG["drawn"] = WRONG["statistic"]
 ODD["drawn"] = [0, 1.5, -1e300, 1e308, 2**62, [], [1.0], np.ones((2, 3)), True]
+WRONG["edges"] = [*NO_TABLE, [], [1.0, 0.0], [0.0, 0.0], [[1.0, 2.0]], [10**400]]
+ODD["edges"] = [0, [0.0, 1.0], (0, 1, 2), np.array([-1e300, 1e300]), [0.0, math.ulp(0.0)]]
+# One record is read like one entry of a table: True and decimals are numbers there.
+WRONG["record"] = [v for v in NO_ROWS if v is not True and not isinstance(v, decimal.Decimal)]
+ODD["record"] = [0, 1.5, -1e300, 1e308, 2**62, 10**400, [], [1.0, -2.0], True, decimal.Decimal(1)]
+WRONG["line"] = [*NOTHING, 1, True, "", "{}", "null", "[]", '{"query": "binned"}', "{" * 10**5]
+ODD["line"] = [
+    '{"query": "binned", "edges": [0, 1], "epsilon": 1}',
+    '{"query": "binned", "edges": [NaN], "epsilon": 1}',
+    '{"query": "clipped", "lower": 0, "upper": 1e400, "epsilon": 1}',
+    '{"query": "clipped", "lower": 0, "upper": 1, "mechanism": {"name": "Tulap"}}',
+]
+WRONG["answer"] = [*NO_NUMBER, -1, 2.5, 3, 2**70]
+ODD["answer"] = [0, 2, np.int64(1), 1.0, [0, 1], np.zeros(3, int)]

@@ -1199,6 +1199,108 @@ def promises():
     return found
 
 
+def answers():
+    """Return the cases of queries to single users, and of what is made of their answers."""
+    place = {"coordinate": "natural?", "covariates": "mapping?"}
+    stream = open_stream()
+    return {
+        "BinnedQuery": [
+            Case(
+                pmp.BinnedQuery,
+                {"edges": [0.0, 1.0], "epsilon": 1.0},
+                edges="edges",
+                epsilon="positive",
+                **place,
+            ),
+            Case(
+                lambda record, **kw: pmp.BinnedQuery(edges=[0.0], epsilon=1.0, **kw).release(
+                    record
+                ),
+                {"record": 0.5},
+                record="record",
+            ),
+            Case(
+                lambda rng, record: pmp.BinnedQuery(edges=[0.0], epsilon=1.0).simulate(rng, record),
+                {"rng": rng, "record": [0.5, -1.0]},
+                rng="generator",
+                record="record",
+            ),
+        ],
+        "ClippedQuery": [
+            Case(
+                pmp.ClippedQuery,
+                {"lower": -1.0, "upper": 1.0, "epsilon": 1.0},
+                lower="real",
+                upper="real",
+                epsilon="positive",
+                **place,
+            ),
+            Case(
+                pmp.ClippedQuery,
+                {"lower": 0, "upper": 1, "mechanism": constant(NOISE)},
+                lower="real",
+                upper="real",
+                mechanism="mechanism",
+            ),
+            Case(
+                lambda lower, upper, epsilon, record: pmp.ClippedQuery(
+                    lower=lower, upper=upper, epsilon=epsilon
+                ).release(record),
+                {"lower": 0.0, "upper": 1.0, "epsilon": 1.0, "record": 0.5},
+                lower="real",
+                upper="real",
+                epsilon="positive",
+                record="record",
+            ),
+        ],
+        "Query": [
+            Case(
+                pmp.Query.from_json,
+                {"line": pmp.BinnedQuery(edges=[0.0], epsilon=1.0).to_json()},
+                line="line",
+            ),
+        ],
+        "Stream": [
+            Case(
+                stream.update,
+                {"query": constant(pmp.BinnedQuery(edges=[0.0, 1.0], epsilon=1.0)), "release": 1},
+                query="object",
+                release="answer",
+            ),
+            Case(stream.query, {}, coordinate="object?"),
+        ],
+        "online": [
+            Case(
+                lambda **kw: pmp.online(pm.Normal("x"), **kw),
+                {"epsilon": 1.0},
+                model,
+                epsilon="positive",
+                draws="count",
+                queries="object",
+                score="name",
+                memory="flag?",
+                thompson="flag",
+                chains="count",
+                random_seed="natural?",
+                path="path?",
+            ),
+            Case(
+                lambda record: pmp.online(record, epsilon=1.0),
+                {"record": 1.0},
+                record="object",
+            ),
+        ],
+    }
+
+
+@functools.cache
+def open_stream():
+    """Return a stream of answers about a mean."""
+    with pm.Model():
+        x = pm.Normal("x", pm.Normal("mu"), 1.0)
+    return pmp.online(x, epsilon=1.0, draws=20, random_seed=1)
+
+
 class Measured:
     """What a measurement of OpenDP remembers of how it was made."""
 
@@ -1355,9 +1457,9 @@ def odd_calls(case):
 @pytest.fixture(scope="module")
 def every_case(tmp_path_factory):
     found = cases(tmp_path_factory.mktemp("fuzz"))
-    for more in (laws(), promises()):
+    for more in (laws(), promises(), answers()):
         for name, several in more.items():
-            found[name] += several
+            found.setdefault(name, []).extend(several)
     return found
 
 
@@ -1368,7 +1470,7 @@ def test_every_public_name_is_fuzzed(every_case):
 @pytest.mark.parametrize("name", pmp.__all__)
 def test_good_arguments_are_taken(name, every_case):
     needs_releases = {"sample", "posterior_interval", "posterior_counts", "window_error"}
-    needs_releases |= {"importance_sample", "maximum_likelihood", "likelihood_ratio"}
+    needs_releases |= {"online", "importance_sample", "maximum_likelihood", "likelihood_ratio"}
     if not PARQUET:
         needs_releases |= {"read_nmf", "simulate_nmf"}  # refused for want of pyarrow
     for case in every_case[name]:

@@ -20,6 +20,7 @@ from pymc_privacy.arguments import (
     integer,
     positive,
     real,
+    reals,
     refusal,
     shown,
 )
@@ -395,12 +396,13 @@ class Stream:
 
     def _checked(self, query: Any, release: Any) -> list[Answer]:
         if isinstance(query, Query):
-            releases = np.asarray(release).ravel().tolist() if np.ndim(release) else [release]
-            pairs = [(query, one) for one in releases]
+            said: Any = {"meaning": "what users have published", "error": StreamError}
+            releases = reals("release", release, shapes=[(), ("k",)], **said)
+            pairs = [(query, one) for one in releases.ravel().tolist()]
         else:
             try:
                 pairs = list(zip(query, release, strict=True))
-            except (TypeError, ValueError):
+            except Exception:  # of a class of the caller's, which can raise anything
                 raise StreamError(
                     "update() takes a query and a release, a query and many releases of it, or as "
                     f"many queries as releases; got {shown(query)} and {shown(release)}."

@@ -41,7 +41,7 @@ from pymc_privacy.sanitize.calibrate import exactly
 from pymc_privacy.sanitize.exact_noise import ExactNoise, RandBelow, bernoulli_exp
 from pymc_privacy.sanitize.plan import ReleasePlan, plan_release
 from pymc_privacy.sanitize.releases import with_noise
-from pymc_privacy.sanitize.rows import rows
+from pymc_privacy.sanitize.rows import entries
 
 Noise = Laplace | Gaussian | DiscreteLaplace | DiscreteGaussian
 Covariates = tuple[tuple[str, Any], ...]
@@ -143,19 +143,21 @@ class Query(ABC):
 
     def _entry(self, record: Any) -> np.ndarray:
         """Return the entry that is asked for, of one record or of one in each row."""
+        values = entries("record", record)
         if self.coordinate is None:
-            values = rows("record", np.ravel(record) if np.ndim(record) == 0 else record, None)
-            return values.reshape(()) if np.ndim(record) == 0 else values
-        table = rows(
-            "record", np.atleast_2d(record), np.shape(record)[-1] if np.ndim(record) else 1
-        )
-        if self.coordinate >= table.shape[1]:
+            if values.ndim > 1:
+                raise ReleaseError(
+                    "record must be one number, or one for each of several records; got shape "
+                    f"{values.shape}. Say which entry of a vector is asked for, with coordinate=."
+                )
+            return values
+        values = np.atleast_1d(values)
+        if values.ndim > 2 or self.coordinate >= values.shape[-1]:
             raise ReleaseError(
                 f"A record must have an entry {self.coordinate}, for which the query asks; got "
-                f"{table.shape[1]} entries."
+                f"shape {values.shape}."
             )
-        values = table[:, self.coordinate]
-        return values.reshape(()) if np.ndim(record) < 2 else values
+        return values[..., self.coordinate]
 
     def _spelled(self) -> str:
         """Return the constructor's call, without what was left out."""
@@ -230,14 +232,13 @@ class ClippedQuery(Query):
                 f"between them); got lower={self.lower!r} and upper={self.upper!r}."
             )
         self._settle()
+        if self.mechanism is None or self.epsilon is not None:
+            said["meaning"] = "the privacy loss of the user; or give mechanism="
+            object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon, **said))
         if self.mechanism is None:
-            epsilon = positive(
-                "epsilon",
-                self.epsilon,
-                meaning="the privacy loss of the user; or give mechanism=",
-                error=ReleaseError,
+            laplace = Laplace(
+                epsilon=self.epsilon, sensitivity=self.width, neighbours="replace_one"
             )
-            laplace = Laplace(epsilon=epsilon, sensitivity=self.width, neighbours="replace_one")
             object.__setattr__(self, "mechanism", laplace)
         else:
             object.__setattr__(self, "mechanism", self._fitted(self.mechanism))
@@ -483,8 +484,10 @@ def _covariates(given: Any) -> Covariates:
     """Return pairs of a name and numbers, in the order of the names."""
     wanted = "a mapping of names of the model's data to numbers"
     try:
+        if not isinstance(given, Mapping | tuple):
+            raise TypeError
         pairs = sorted(dict(given).items())
-    except (TypeError, ValueError):
+    except Exception:  # of a class of the caller's, which can raise anything
         raise refusal("covariates", wanted, given, error=ReleaseError) from None
     return tuple((text("covariates", name, wanted=wanted), _plain(name, v)) for name, v in pairs)
 

@@ -54,6 +54,21 @@ def rows(what: str, records: Any, columns: int | None) -> np.ndarray:
             f"{what} must be numbers of shape {shape}, one row per record and one pair of bounds "
             f"per column; got shape {array.shape}."
         )
+    return _finite(what, array)
+
+
+def entries(what: str, record: Any) -> np.ndarray:
+    """Return finite floats of any shape: one record, or several.
+
+    Examples
+    --------
+    >>> entries("record", 2).item(), entries("record", [[True, 0.5]]).tolist()
+    (2.0, [[1.0, 0.5]])
+    """
+    return _finite(what, _array(what, record))
+
+
+def _finite(what: str, array: np.ndarray) -> np.ndarray:
     values = _floats(what, array)
     if not np.all(np.isfinite(values)):
         raise ReleaseError(

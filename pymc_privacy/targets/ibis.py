@@ -36,7 +36,7 @@ from pymc_privacy._compat import (
     graph_replace,
     vectorize_graph,
 )
-from pymc_privacy.arguments import shown
+from pymc_privacy.arguments import integer, reals, shown
 from pymc_privacy.errors import RecordError
 from pymc_privacy.functions.generators import in_value_coordinates
 from pymc_privacy.model.factors import in_double, joint_log_density
@@ -107,13 +107,17 @@ class ParticleTarget:
         numbers: list[float] = []
         for data in self._public:
             own = data.get_value(borrow=True)
-            value = np.asarray(covariates.get(str(data.name), own), dtype=float)
+            said: Any = {"meaning": "what is known of a user", "error": RecordError}
+            value = reals(str(data.name), covariates.get(str(data.name), own), **said)
             if value.shape != own.shape:
                 raise RecordError(
                     f"The covariate {data.name} must have shape {own.shape}, as in the model; got "
                     f"{value.shape}."
                 )
             numbers += value.ravel().tolist()
+        if coordinate is not None:
+            meaning = "which entry of a vector is asked for"
+            coordinate = integer("coordinate", coordinate, meaning=meaning, error=RecordError)
         if self.length is None:
             if coordinate is not None:
                 raise RecordError(

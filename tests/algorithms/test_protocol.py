@@ -23,6 +23,7 @@ from pymc_privacy.algorithms import (
     adaptation,
     birth_death,
     count_states,
+    ibis,
     interweave,
     lattice_walk,
     record_sweep,
@@ -237,6 +238,16 @@ def of_carried_tables():
     )
 
 
+def of_particles():
+    target = ibis.Target(lambda q: -0.5 * (q**2).sum(axis=1), lambda q: -4.0 * (q[:, 0] - 1.5) ** 2)
+    particles = np.random.default_rng(3).standard_normal((40, 1))
+    return Kernel(
+        ibis,
+        ibis.init(particles, target.before(particles)),
+        lambda rng, state: ibis.step(rng, state, target),
+    )
+
+
 KERNELS = {
     "interweave": lambda: of_moves(interweave, CARRIED, noise_precision=np.empty(0)),
     "interweave by leaps": lambda: of_moves(leaps, CARRIED),
@@ -246,6 +257,7 @@ KERNELS = {
     "record_sweep": of_records,
     "lattice_walk": of_tables,
     "lattice_walk carried": of_carried_tables,
+    "ibis": of_particles,
 }
 
 
@@ -267,8 +279,8 @@ def test_every_sampler_is_here():
     stems = {path.stem for path in targets.glob("*.py")} & {
         path.stem for path in algorithms.glob("*.py")
     }
-    # An ascent draws no posterior: it has neither kernel nor step method.
-    assert stems - {"__init__", "ascent"} == {name.split()[0] for name in KERNELS}
+    # An ascent draws no posterior, and independent draws have no state: neither has a kernel.
+    assert stems - {"__init__", "ascent", "importance"} == {name.split()[0] for name in KERNELS}
 
 
 def test_a_step_returns_a_state_of_the_same_form_and_an_info(kernel):
@@ -294,7 +306,8 @@ def test_the_same_generator_makes_the_same_step_and_another_one_another(kernel):
 def test_tuning_learns_from_the_info_and_leaves_what_it_knew(kernel):
     state, info = kernel.step(np.random.default_rng(1), copy.deepcopy(kernel.state))
     if kernel.learn is None:
-        assert kernel.module is record_sweep, "its proposals are those of the data model"
+        # Proposals of the one are those of the data model; of the other, its own particles'.
+        assert kernel.module in (record_sweep, ibis)
         return
     before = copy.deepcopy(kernel.learnt)
     learnt, again = (kernel.learn(kernel.learnt, state, info) for _ in range(2))
