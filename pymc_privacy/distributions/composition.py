@@ -19,6 +19,7 @@ from pymc_privacy.sanitize import (
     read_card,
     smallest_share_bins,
 )
+from pymc_privacy.sanitize.group_labels import group_label
 
 
 def PrivatizedComposition(name: str, x: Any, published: Any, *, group: Any = None) -> Any:
@@ -116,7 +117,7 @@ def _composition(published: Any, group: Any) -> CompositionRelease:
             "published must be what release_composition returned, or its card; got "
             f"{'a' if found is published else 'the card of a'} {type(found).__name__}."
         )
-    if group is not None and str(group) != found.group:
+    if group is not None and (found.group is None or group_label(group) != found.group):
         wanted = "left out" if found.group is None else repr(found.group)
         raise ReleaseError(
             f"group must be {wanted}, because no others were published; got {shown(group)}."

@@ -17,12 +17,9 @@ from pymc_privacy.arguments import path as checked_path
 from pymc_privacy.errors import PrivacyError, ReleaseError
 from pymc_privacy.sanitize.card import FORMATS, VERSION, release_card, same
 from pymc_privacy.sanitize.composition_plan import CompositionPlan
-from pymc_privacy.sanitize.compositions import (
-    MOST_GROUPS,
-    CompositionRelease,
-    GroupedComposition,
-)
+from pymc_privacy.sanitize.compositions import CompositionRelease, GroupedComposition
 from pymc_privacy.sanitize.families import OWN, SummaryBounds
+from pymc_privacy.sanitize.group_labels import MOST_GROUPS
 from pymc_privacy.sanitize.interval import PrivateInterval
 from pymc_privacy.sanitize.lattice import Lattice
 from pymc_privacy.sanitize.methods import METHODS

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from pymc_privacy.accounting import PureDP
-from pymc_privacy.arguments import flag, instance, integer, probability, real
+from pymc_privacy.arguments import flag, instance, probability, real
 from pymc_privacy.errors import ReleaseError
 from pymc_privacy.sanitize.calibrate import exactly
 from pymc_privacy.sanitize.plan import ReleasePlan, checked_name, plan_moments
@@ -21,6 +21,7 @@ from pymc_privacy.sanitize.shares import (
     LogShares,
     ShareBins,
     Shares,
+    checked_parts,
     checked_threshold,
     checked_thresholds,
     select_threshold,
@@ -85,7 +86,7 @@ class CompositionPlan:
 
     def __post_init__(self) -> None:
         checked_name(self.name)
-        integer("parts", self.parts, least=2, meaning="how many shares", error=ReleaseError)
+        checked_parts(self.parts, ReleaseError)
         instance("guarantee", self.guarantee, PureDP, "a PureDP", error=ReleaseError)
         numbers: dict[str, Any] = {
             "means": real("means", self.means, least=0, most=1, error=ReleaseError),

@@ -15,19 +15,19 @@ from typing import Any
 import numpy as np
 
 from pymc_privacy.accounting import PureDP
-from pymc_privacy.arguments import generator, instance, integer, shown, title
+from pymc_privacy.arguments import generator, instance, refusal, shown, title
 from pymc_privacy.errors import InsecureNoiseWarning, ReleaseError
 from pymc_privacy.sanitize.calibrate import level_of, promised
 from pymc_privacy.sanitize.composition_plan import CompositionPlan
 from pymc_privacy.sanitize.exact_noise import ExactNoise, Noise, SimulatedNoise
+from pymc_privacy.sanitize.group_labels import by_group, group_label
 from pymc_privacy.sanitize.ledger import Ledger
 from pymc_privacy.sanitize.plan import ReleasePlan, charge, checked_ledger
 from pymc_privacy.sanitize.releases import NOT_PROTECTED, SIMULATED, Release, with_noise
 from pymc_privacy.sanitize.rows import rows
-from pymc_privacy.sanitize.shares import whole_shares
+from pymc_privacy.sanitize.shares import checked_parts, whole_shares
 
 _NAME = "composition"
-MOST_GROUPS = 1000
 
 
 @dataclass(frozen=True)
@@ -240,11 +240,10 @@ class GroupedComposition:
     def __getitem__(self, group: Any) -> CompositionRelease:
         """Return what was published of one group."""
         for one in self.groups:
-            if one.group == str(group):
+            if one.group == group_label(group):
                 return one
-        raise ReleaseError(
-            f"A group must be one of {', '.join(map(repr, self.names))}; got {group!r}."
-        )
+        wanted = f"one of {', '.join(map(repr, self.names))}"
+        raise refusal("A group", wanted, group, error=ReleaseError)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
@@ -345,7 +344,7 @@ def release_composition(
     threshold : float, optional
         In (0, 1), public and chosen without looking at the records; or
     thresholds : sequence of float, optional
-        increasing in (0, 1), of which one is chosen by `select_threshold`.
+        increasing in (0, 1), 100 at most, of which one is chosen by `select_threshold`.
     censored : float
         The share of records that may be censored, for that choice.
     selection : float
@@ -355,7 +354,8 @@ def release_composition(
         0 for none of them, 1 for nothing else.
     by : array_like, optional
         The group of each record, to which it belongs publicly: each group is published by itself,
-        at the same epsilon. The label is conditional on that.
+        at the same epsilon, under its name, which is text or an integer. The label is conditional
+        on that.
     parts : int, optional
         How many shares a record has, where there may be no records.
     unit : str
@@ -541,7 +541,7 @@ def _planned(shares: Any, guarantee: Any, options: CompositionOptions) -> _Plann
         grouped=options.by is not None,
     )
     table = whole_shares(rows("shares", shares, plan.parts))
-    tables = _by_group(table, options.by) if plan.grouped else ((None, table),)
+    tables = by_group(table, options.by) if plan.grouped else ((None, table),)
     if guarantee.neighbours == "replace_one" and not all(len(one) for _, one in tables):
         raise ReleaseError(
             "shares must have a row or more, because neighbours replace one record; got none."
@@ -552,8 +552,7 @@ def _planned(shares: Any, guarantee: Any, options: CompositionOptions) -> _Plann
 def _parts_of(shares: Any, parts: Any) -> int:
     """Return the number of columns, which is public as the shape of a table is."""
     if parts is not None:
-        meaning = "how many shares a record has"
-        return integer("parts", parts, least=2, meaning=meaning, error=ReleaseError)
+        return checked_parts(parts, ReleaseError)
     try:
         array = np.asarray(shares, dtype=object if isinstance(shares, list | tuple) else None)
         shape = array.shape
@@ -566,23 +565,3 @@ def _parts_of(shares: Any, parts: Any) -> int:
             f"shape {shape}."
         )
     return int(shape[1])
-
-
-def _by_group(table: np.ndarray, by: Any) -> tuple[tuple[str, np.ndarray], ...]:
-    """Return the rows of each group, in the order of their names."""
-    labels = [str(label) for label in by] if isinstance(by, list | tuple | np.ndarray) else None
-    if labels is None and hasattr(by, "to_list"):
-        labels = [str(label) for label in by.to_list()]
-    if labels is None or len(labels) != len(table):
-        raise ReleaseError(
-            "by must be the groups of the records, one label for each; got "
-            f"{'no list' if labels is None else f'{len(labels)} labels for {len(table)} records'}."
-        )
-    groups = sorted(set(labels))
-    if not 0 < len(groups) <= MOST_GROUPS:
-        raise ReleaseError(f"by must name 1 to {MOST_GROUPS} groups; got {len(groups)}.")
-    where = np.array(labels)
-    return tuple(
-        (title("by", group, meaning="a label", error=ReleaseError), table[where == group])
-        for group in groups
-    )

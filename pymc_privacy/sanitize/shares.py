@@ -27,6 +27,7 @@ from pymc_privacy.sanitize.calibrate import exactly
 # Shares are divided by their sum, and logarithms taken, in floats: each is wrong by far less.
 ROUNDING = 2.0**-40
 _MOST_PARTS = 2**16
+_MOST_THRESHOLDS = 100  # their digits are in the name of what is counted
 _NEAR = 1e-6  # of a sum of shares to 1
 
 
@@ -86,7 +87,7 @@ def log_share_sensitivity(
     >>> round(pmp.log_share_sensitivity(5, 0.1) / (5 * math.log(10)), 3)
     0.593
     """
-    d = _checked_parts(parts)
+    d = checked_parts(parts)
     a = checked_threshold(threshold)
     if _checked_neighbours(neighbours) == "add_remove":
         return -(d - 1) * math.log(a) - math.log(max(a, 1 - (d - 1) * a))
@@ -145,7 +146,7 @@ def smallest_share_bins(x: Any, thresholds: Sequence[float]) -> Any:
     x : array_like or tensor
         Shares of shape (n, d), records on axis 0.
     thresholds : sequence of float
-        In (0, 1), increasing.
+        In (0, 1), increasing; 100 at most.
 
     Returns
     -------
@@ -192,7 +193,7 @@ def select_threshold(
     noisy_counts : array_like or Release
         Of `smallest_share_bins`, one more than thresholds.
     thresholds : sequence of float
-        In (0, 1), increasing.
+        In (0, 1), increasing; 100 at most.
     censored : float
         In (0, 1).
 
@@ -395,13 +396,13 @@ def shares_total(name: str, relation: Neighbours) -> LogShares | ShareBins | Sha
     try:
         if match := _LOGS.fullmatch(name):
             found = LogShares(
-                _checked_parts(int(match[2])), checked_threshold(float(match[1])), relation
+                checked_parts(int(match[2])), checked_threshold(float(match[1])), relation
             )
         elif match := _BINS.fullmatch(name):
             edges = checked_thresholds([float(edge) for edge in match[2].split(", ")])
-            found = ShareBins(_checked_parts(int(match[1])), edges, relation)
+            found = ShareBins(checked_parts(int(match[1])), edges, relation)
         elif match := _SHARES.fullmatch(name):
-            found = Shares(_checked_parts(int(match[1])), relation)
+            found = Shares(checked_parts(int(match[1])), relation)
     except ValueError:
         return None
     return found if found is not None and found.name == name else None
@@ -422,16 +423,17 @@ def checked_thresholds(values: Any, error: type[PrivacyError] = ArgumentError) -
         edges = reals("thresholds", values, shapes=[("m",)], above=0.0, below=1.0, error=error)
     except error:
         edges = np.empty(0)
-    if not edges.size or np.any(np.diff(edges) <= 0):
-        wanted = "numbers in (0, 1), one or more, each larger than the one before"
+    if not 0 < edges.size <= _MOST_THRESHOLDS or np.any(np.diff(edges) <= 0):
+        wanted = f"numbers in (0, 1), 1 to {_MOST_THRESHOLDS}, each larger than the one before"
         meaning = "among which a threshold is chosen; public, and fixed before"
         raise refusal("thresholds", wanted, values, meaning=meaning, error=error)
     return tuple(edges.tolist())
 
 
-def _checked_parts(value: Any) -> int:
+def checked_parts(value: Any, error: type[PrivacyError] = ArgumentError) -> int:
+    """Return how many shares a record has, two or more, and no more than a release has columns."""
     meaning = "how many shares a record has"
-    return integer("parts", value, least=2, most=_MOST_PARTS, meaning=meaning)
+    return integer("parts", value, least=2, most=_MOST_PARTS, meaning=meaning, error=error)
 
 
 def _checked_neighbours(value: Any) -> Neighbours:
@@ -452,7 +454,8 @@ def whole_shares(table: np.ndarray) -> np.ndarray:
         raise ReleaseError(
             "shares must not be negative, because they are parts of a whole; got some that are."
         )
-    sums = table.sum(axis=1, keepdims=True)
+    # What is above 1 is refused, and its sums are beyond all floats at times.
+    sums = np.minimum(table, 2.0).sum(axis=1, keepdims=True)
     if np.any(np.abs(sums - 1) > _NEAR):
         raise ReleaseError(
             f"shares must add up to 1 in each row, up to {_NEAR:g}, because the sensitivity was "

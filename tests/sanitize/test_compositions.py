@@ -415,7 +415,15 @@ def test_groups_are_published_each_by_itself_and_conditionally(monkeypatch):
     assert [release.label for release in published.releases] == ["conditional"] * 2
     with pytest.raises(ReleaseError, match="must be one of 'f', 'm'; got 'x'"):
         published["x"]
-    for by in (["m"], "mfmf", 3, ["m", "f", "m", "two\nlines"], ["", "f", "m", "f"]):
+    for by in (
+        ["m"],
+        "mfmf",
+        3,
+        ["m", "f", "m", "two\nlines"],
+        ["", "f", "m", "f"],
+        [1, "1", 2, 2],
+        [np.nan] * 4,
+    ):
         with pytest.raises(ReleaseError, match=r"by must .*\."):
             pmp.release_composition(TABLE, by=by, **options)
 
@@ -467,6 +475,12 @@ def test_what_are_no_shares_is_refused_without_saying_what_is_in_them(shares, ma
         ({"threshold": 0.1, "ledger": "file"}, ReleaseError, "ledger must be"),
         ({"threshold": 0.1, "parts": 4}, ReleaseError, "of shape"),
         ({"threshold": 0.1, "parts": 1}, ReleaseError, "parts must be"),
+        ({"threshold": 0.1, "parts": 2**16 + 1}, ReleaseError, "parts must be .* <= 65536"),
+        (
+            {"thresholds": np.linspace(0.01, 0.9, 101)},
+            ReleaseError,
+            "thresholds must be .* 1 to 100",
+        ),
         ({"threshold": 0.1, "unit": ""}, GuaranteeError, "unit must be"),
         ({"threshold": 0.1, "epsilon": 1e-300}, ReleaseError, "must be"),
         ({"threshold": 0.1, "epsilon": 1e300}, ReleaseError, "must be"),
