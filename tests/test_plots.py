@@ -399,6 +399,12 @@ def test_mean_shares_are_drawn_where_they_are(rng):
     cloud = np.array(panels.collections[0].get_offsets()).mean(axis=0)
     assert cloud == pytest.approx([1 / 3, 2 / 3], 1e-3)
     assert len(pmp.plot_shares(rng.gamma(3, size=(9, 4)))) == 3
+    alone = pmp.plot_shares(tree(posterior={"alpha": draws[None]}))
+    assert len(alone.collections[0].get_offsets()) == 50
+    assert alone.get_legend() is None
+    # Parameters whose sum no float holds have proportions like others.
+    large = np.array(pmp.plot_shares(draws * 8e301).collections[0].get_offsets())
+    assert large == pytest.approx(np.array(alone.collections[0].get_offsets()))
 
 
 @pytest.mark.parametrize(
@@ -413,6 +419,11 @@ def test_mean_shares_are_drawn_where_they_are(rng):
         (np.ones((3, 3)), {"labels": ["a"]}),
         (np.ones((3, 3)), {"truth": [1, 2]}),
         (np.ones((3, 3)), {"axes": 3}),
+        (np.ones((3, 51)), {}),
+        ({"_hidden": np.ones((3, 3))}, {}),
+        ({None: np.ones((3, 3))}, {}),
+        (tree(posterior={"alpha": np.ones((1, 3, 3))}), {"var_names": None}),
+        (tree(posterior={"alpha": np.ones((1, 3, 3))}), {"var_names": ["alpha"]}),
         ("alpha", {}),
     ],
 )

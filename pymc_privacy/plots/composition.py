@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_privacy.arguments import instance, names, reals
+from pymc_privacy.arguments import instance, names, reals, text
 from pymc_privacy.errors import PlotError
 from pymc_privacy.plots.canvas import (
     BLUE,
@@ -25,6 +25,7 @@ from pymc_privacy.plots.canvas import (
 from pymc_privacy.sanitize import CompositionRelease
 
 _MOST = 1000  # points of one cloud
+_MOST_PARTS = 50  # each pair of neighbours has a panel
 _HEIGHT = np.sqrt(3) / 2
 
 
@@ -59,8 +60,8 @@ def plot_shares(
     Raises
     ------
     PlotError
-        If draws are not positive numbers of two shares or more, of as many in each, or Matplotlib
-        is not installed.
+        If draws are not positive numbers of 2 to 50 shares, of as many in each, or Matplotlib is
+        not installed.
 
     See Also
     --------
@@ -77,9 +78,11 @@ def plot_shares(
     >>> [text.get_text() for text in axis.get_legend().get_texts()]
     ['sharp', 'wide', 'truth']
     """
+    # A tree is a mapping, too: of its groups.
+    named = isinstance(dt, Mapping) and not hasattr(dt, "children")
     clouds = {
-        label: _proportions(one, var_names)
-        for label, one in (dt.items() if isinstance(dt, Mapping) else [("", dt)])
+        _cloud_label(label) if named else "": _proportions("dt", one, var_names)
+        for label, one in (dt.items() if named else [("", dt)])
     }
     widths = {cloud.shape[1] for cloud in clouds.values()}
     if len(widths) != 1:
@@ -87,10 +90,12 @@ def plot_shares(
             f"dt must have draws of as many shares in each; got {sorted(widths) or 'none'}."
         )
     [parts] = widths
+    if parts > _MOST_PARTS:
+        raise PlotError(f"dt must have draws of {_MOST_PARTS} shares at most; got {parts}.")
     called = _labels(labels, parts)
-    where = None if truth is None else _proportions(np.atleast_2d(_numbers(truth)), var_names)
+    where = None if truth is None else _shares_of(np.atleast_2d(_numbers("truth", truth)))
     if where is not None and where.shape != (1, parts):
-        raise PlotError(f"truth must be {parts} positive numbers; got {len(where[0])}.")
+        raise PlotError(f"truth must be {parts} positive numbers; got shape {where.shape}.")
     panels = axes_for(1 if parts == 3 else parts - 1, axes)
     for panel, axis in enumerate(panels):
         project = _in_triangle if parts == 3 else _pair(panel)
@@ -172,24 +177,38 @@ def plot_threshold(published: CompositionRelease, *, axis: Any = None) -> Any:
     return axis
 
 
-def _proportions(one: Any, var_names: str) -> np.ndarray:
+def _proportions(what: str, one: Any, var_names: str) -> np.ndarray:
     """Return mean shares, one row for each draw."""
-    if hasattr(one, "children"):
-        dataset = group_of(one, "posterior", "prior")
-        [name] = chosen(dataset, var_names)[:1]
-        values = draws_of(dataset[name])
-    else:
-        values = _numbers(one)
+    if not hasattr(one, "children"):
+        return _shares_of(_numbers(what, one))
+    dataset = group_of(one, "posterior", "prior")
+    [name] = chosen(dataset, text("var_names", var_names, error=PlotError))
+    return _shares_of(_numbers(what, draws_of(dataset[name])))
+
+
+def _shares_of(values: np.ndarray) -> np.ndarray:
+    """Return positive numbers as proportions, row by row."""
     if values.ndim != 2 or values.shape[1] < 2 or not len(values) or not np.all(values > 0):
         raise PlotError(
             "Draws must be positive parameters of two shares or more, of shape (n, d); got shape "
             f"{values.shape}."
         )
-    return np.asarray(values / values.sum(axis=1, keepdims=True))
+    # Sums of large numbers may be beyond floats.
+    scaled = values / values.max(axis=1, keepdims=True)
+    return np.asarray(scaled / scaled.sum(axis=1, keepdims=True))
 
 
-def _numbers(values: Any) -> np.ndarray:
-    return reals("dt", values, shapes=[("d",), ("n", "d")], wanted="numbers", error=PlotError)
+def _numbers(what: str, values: Any) -> np.ndarray:
+    wanted = "finite numbers of shape (d,) or (n, d)"
+    return reals(what, values, shapes=[("d",), ("n", "d")], wanted=wanted, error=PlotError)
+
+
+def _cloud_label(label: Any) -> str:
+    """Return what draws are called in a legend, from which Matplotlib leaves out some names."""
+    line = text("A label of draws", label, error=PlotError)
+    if line.startswith("_"):
+        raise PlotError(f"A label of draws must not begin with an underscore; got {line!r}.")
+    return line
 
 
 def _labels(labels: Any, parts: int) -> list[str]:
