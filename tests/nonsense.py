@@ -203,3 +203,57 @@ ODD["line"] = [
 ]
 WRONG["answer"] = [*NO_NUMBER, -1, 2.5, 3, 2**70]
 ODD["answer"] = [0, 2, np.int64(1), 1.0, [0, 1], np.zeros(3, int)]
+
+# Thresholds, four records of three shares, and the group of each.
+_FLAT = [[0.2, 0.3, 0.5]] * 4
+WRONG["thresholds"] = [
+    *(*NO_TABLE, 0.1, [], [0.1, 0.1], [0.2, 0.1], [0.0, 0.1], [0.1, 1.0], [[0.1]]),
+    np.linspace(0.001, 0.9, 101),
+]
+ODD["thresholds"] = [
+    *([0.1], (0.1, 0.2), [math.ulp(0.0), 1e-300], [1e-12, 1 - 2**-53], np.float32([0.1, 0.25])),
+    *([0.1, math.nextafter(0.1, 1)], np.linspace(0.001, 0.9, 100)),
+]
+WRONG["shares"] = [
+    *NO_TABLE,
+    *(1.0, [1.0], np.ones((2, 2, 1)), np.zeros((4, 3)), np.empty((4, 0)), [[1.0]] * 4),
+    *([[0.5, 0.6, -0.1]] * 4, [[50, 30, 20]] * 4, [[1e308, 1e308, 1e308]] * 4),
+    *([[10**400, 0, 0]] * 4, [[1, None, 0]] * 4, [[math.nan, 0.5, 0.5]] * 4, [[Rude()] * 3] * 4),
+    *([[0.5, 0.5, 0.0], [1.0]], [["0.5", "0.5", "0"]] * 4, np.ma.array(_FLAT)),
+]
+ODD["shares"] = [
+    *([[1, 0, 0]] * 4, [[True, False, False]] * 4, np.eye(3, dtype=np.int8), np.empty((0, 3))),
+    *([[math.ulp(0.0), 1.0, 0.0]] * 4, [[-0.0, 1 + 1e-7, 0]] * 4, np.full((4, 3), 1 / 3)),
+    *(np.float32(_FLAT), [[fractions.Fraction(1, 3)] * 3] * 4, np.full((4, 2**10), 2.0**-10)),
+    *([[decimal.Decimal("0.5")] * 2] * 4, np.eye(4, 100_000), np.empty((4, 2**40, 0))),
+]
+WRONG["groups"] = [
+    *NOTHING,
+    *(1.0, "mfmf", True, [], {}, ["m"], ["m"] * 5, np.array("m"), np.array([["m"]] * 4)),
+    *(["", "f", "m", "f"], ["m", "f", "m", "two\nlines"], ["m", "f", "m", " f"], ["\ud800"] * 4),
+    *([None] * 4, [object()] * 4, [Rude()] * 4, [math.nan] * 4, [1.5] * 4, [["m"]] * 4),
+    *(
+        [1, "1", 1, "1"],
+        [1, True, 1, True],
+        [1j] * 4,
+        [10**5000] * 4,
+        [b"m"] * 4,
+        [np.ma.masked] * 4,
+    ),
+]
+ODD["groups"] = [
+    *(("b", "a", "b", "a"), [1, 2, 1, 2], np.array([1, 2, 3, 4]), [True, False, True, True]),
+    *(np.array(["m", "f", "m", "f"]), ["a" * 300] * 4, ["Größe", "with '", "\\", "nan"]),
+    *([10**400] * 4, [np.str_("m"), "m", "f", "f"], [np.int64(1), 1, -1, 0]),
+]
+
+# Draws of parameters of shares, and what a cloud of them may be called.
+WRONG["positive_table"] = [
+    *(*NO_TABLE, 1.0, [], [1.0, 2.0], np.empty((0, 3)), np.zeros((2, 3)), np.ones((2, 1))),
+    *([[1.0, -1.0]], [[1.0, math.inf]], np.ones((2, 2, 2)), [[10**400, 1]]),
+]
+ODD["positive_table"] = [
+    *([[1, 2]], np.ones((1, 3)), np.full((3, 3), 1e308), np.full((3, 3), math.ulp(0.0))),
+    *([[1e308, 1e-308, 1.0]], np.ones((2500, 3), np.int8), np.ones((3, 4)), np.float16([[1, 2]])),
+]
+WRONG["label"], ODD["label"] = hashable(NO_NAME), [*ODD["title"], "_hidden", "$", "$x^$"]

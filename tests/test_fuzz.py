@@ -12,6 +12,7 @@ import random
 import signal
 import warnings
 import zlib
+from dataclasses import replace
 from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import ClassVar
@@ -1293,6 +1294,176 @@ def answers():
     }
 
 
+def compositions():
+    """Return the cases of shares of a whole, by the name of each."""
+    table = [[0.2, 0.3, 0.5], [0.6, 0.4, 0.0], [0.1, 0.1, 0.8], [1.0, 0.0, 0.0]]
+    records = {"shares": table, "epsilon": 1.0, "neighbours": "replace_one"}
+    several = {"thresholds": [0.01, 0.1], "means": 0.2, "name": "time"}
+    whose = {"by": ["f", "m", "f", "m"]}
+    fixed = pmp.release_composition(**records, threshold=0.1)
+    chosen = pmp.release_composition(**records, **several)
+    grouped = pmp.release_composition(**records, **several, **whose)
+    of_records = {
+        "shares": "shares",
+        "epsilon": "positive",
+        "neighbours": "neighbours",
+        "name": "title",
+        "unit": "title",
+    }
+    of_choice = {"thresholds": "thresholds", "censored": "probability", "selection": "probability"}
+
+    def published(call, **more):
+        good, kinds = records | more, dict(of_records)
+        if "rng" in more:
+            kinds["rng"] = "generator"
+        else:
+            kinds["ledger"] = "object?"
+        return [
+            Case(call, good | {"threshold": 0.1}, threshold="probability", parts="count?", **kinds),
+            Case(call, good | several, means="share", **of_choice, **kinds),
+            Case(call, good | several | whose, by="groups?", means="share", **of_choice, **kinds),
+            Case(call, good | {"means": 1}, means="share", parts="count?", **kinds),
+            # A table without records has no columns, and `parts` are all there is to go by.
+            Case(
+                call,
+                good | {"shares": [], "neighbours": "add_remove", "parts": 3, "threshold": 0.1},
+                threshold="probability",
+                parts="count",
+            ),
+        ]
+
+    def shares():
+        return pm.Dirichlet("x", np.ones(3), shape=(4, 3))
+
+    def modelled(one, **kinds):
+        good = {"x": constant(shares), "name": "s", "published": one}
+        return [
+            Case(
+                lambda x, **kw: pmp.PrivatizedComposition(x=x(), **kw),
+                good,
+                model,
+                name="title",
+                published="object",
+                **kinds,
+            ),
+            Case(pmp.PrivatizedComposition, good | {"x": shares}, model, x="contributions"),
+        ]
+
+    def of_group(x, group):
+        return pmp.PrivatizedComposition("s", x, grouped, group=group)
+
+    return {
+        "release_composition": published(pmp.release_composition),
+        "simulate_composition": published(pmp.simulate_composition, rng=rng),
+        "CompositionRelease": [
+            Case(
+                pmp.CompositionRelease,
+                {"plan": one.plan, "releases": one.releases, "group": one.group},
+                plan="object",
+                releases="object",
+                group="title" if one.group else "title?",
+            )
+            for one in (fixed, chosen, grouped["f"])
+        ],
+        "GroupedComposition": [
+            Case(pmp.GroupedComposition, {"groups": grouped.groups}, groups="object"),
+            Case(
+                lambda one: pmp.GroupedComposition((*grouped.groups, one)),
+                {"one": replace(grouped["f"], group="x")},
+                one="object",
+            ),
+            Case(lambda group: grouped[group], {"group": "m"}, group="title"),
+        ],
+        "PrivatizedComposition": [
+            *modelled(fixed, group="object?"),
+            *modelled(chosen),
+            Case(
+                of_group,
+                {"x": lambda: pm.Dirichlet("x", np.ones(3), shape=(2, 3)), "group": "m"},
+                model,
+                x="contributions",
+                group="title",
+            ),
+        ],
+        "release_card": [
+            Case(pmp.release_card, {"release": one}, release="release")
+            for one in (fixed, chosen, grouped)
+        ],
+        "read_card": [
+            Case(pmp.read_card, {"source": pmp.release_card(one)}, source="object")
+            for one in (fixed, chosen, grouped)
+        ],
+        "log_share_sensitivity": [
+            Case(
+                pmp.log_share_sensitivity,
+                {"parts": 3, "threshold": 0.1},
+                parts="count",
+                threshold="probability",
+                neighbours="neighbours",
+            ),
+        ],
+        "log_shares": [
+            Case(
+                pmp.log_shares, {"x": table, "threshold": 0.1}, x="table", threshold="probability"
+            ),
+        ],
+        "smallest_share_bins": [
+            Case(
+                pmp.smallest_share_bins,
+                {"x": table, "thresholds": [0.01, 0.1]},
+                x="table",
+                thresholds="thresholds",
+            ),
+        ],
+        "select_threshold": [
+            Case(
+                pmp.select_threshold,
+                {"noisy_counts": counts, "thresholds": [0.01, 0.1]},
+                noisy_counts="vector",
+                thresholds="thresholds",
+                censored="probability",
+            )
+            for counts in ([-2, 40, 959], [1e308, -1e308, 1e308], chosen.counts)
+        ],
+        "plot_shares": [
+            Case(
+                pmp.plot_shares,
+                {"dt": np.ones((20, 3)), "axes": axis, "truth": [1, 2, 3]},
+                dt="table",
+                labels="names?",
+                truth="vector?",
+                axes="object?",
+            ),
+            Case(
+                pmp.plot_shares,
+                {"dt": TREE, "var_names": "x", "axes": axis, "labels": ["a", "b", "c"]},
+                dt="tree",
+                var_names="names",
+            ),
+            Case(
+                lambda draws, label, **kw: pmp.plot_shares({label: draws}, **kw),
+                {"draws": np.ones((20, 2)), "label": "sharp", "axes": axis},
+                draws="table",
+                label="label",
+            ),
+            Case(
+                pmp.plot_shares,
+                {"dt": np.arange(1, 61).reshape(20, 3), "axes": axis},
+                dt="positive_table",
+            ),
+        ],
+        "plot_threshold": [
+            Case(
+                pmp.plot_threshold,
+                {"published": one, "axis": axis},
+                published="object",
+                axis="object?",
+            )
+            for one in (chosen, grouped["f"])
+        ],
+    }
+
+
 @functools.cache
 def open_stream():
     """Return a stream of answers about a mean."""
@@ -1457,7 +1628,7 @@ def odd_calls(case):
 @pytest.fixture(scope="module")
 def every_case(tmp_path_factory):
     found = cases(tmp_path_factory.mktemp("fuzz"))
-    for more in (laws(), promises(), answers()):
+    for more in (laws(), promises(), answers(), compositions()):
         for name, several in more.items():
             found.setdefault(name, []).extend(several)
     return found
