@@ -14,8 +14,8 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
-def test_there_are_nine():
-    assert len(NOTEBOOKS) == 9
+def test_there_are_ten():
+    assert len(NOTEBOOKS) == 10
 
 
 @each_notebook

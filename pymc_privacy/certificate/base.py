@@ -22,26 +22,14 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytensor.tensor as pt
 
 from pymc_privacy._compat import (
     INTERPRETED,
-    Apply,
-    CheckParameterValue,
-    Constant,
-    DimShuffle,
-    Elemwise,
-    FunctionGraph,
     Model,
-    OpFromGraph,
-    TensorVariable,
-    Variable,
     compile_graph,
-    inline_ofg_node,
-    interpret,
-    ps,
 )
 from pymc_privacy.errors import CertificateError
+from pymc_privacy.functions.plain import plain_function, spelled_out
 from pymc_privacy.model.columns import float_columns
 from pymc_privacy.model.factors import factors_of, log_densities
 from pymc_privacy.model.marks import is_record
@@ -57,7 +45,6 @@ MANY_VALUES = 20_000
 # Where rounding is measured: at this many points on either side, that far apart.
 _NEIGHBOURS, _LAST_DIGITS = 4, 1e-14
 _SAFETY = 4.0  # of the largest of so few
-_INDIRECT = (OpFromGraph, CheckParameterValue)
 
 
 class Comparison(NamedTuple):
@@ -218,7 +205,7 @@ class Reference:
 
     @cached_property
     def _stable_terms(self) -> Callable[..., list[np.ndarray]]:
-        return plain_function(self.model.value_vars, simplified(_spelled_out(self._graphs)))
+        return plain_function(self.model.value_vars, simplified(spelled_out(self._graphs)))
 
     def terms(self, point: Point) -> Terms:
         """Return the log density of every factor."""
@@ -277,76 +264,6 @@ class Reference:
 
     def _values(self, point: Point) -> list[np.ndarray]:
         return [point[value.name] for value in self.model.value_vars]
-
-
-def plain_function(
-    inputs: Sequence[Variable], outputs: Sequence[TensorVariable]
-) -> Callable[..., list[np.ndarray]]:
-    """Compile nothing and rewrite nothing: evaluate graphs node by node with NumPy."""
-    return interpret(list(inputs), _spelled_out(list(outputs)))
-
-
-def _spelled_out(graphs: list[TensorVariable]) -> list[TensorVariable]:
-    """Replace graphs within graphs, which would be compiled, and checks, which would raise."""
-    graph = FunctionGraph(outputs=graphs, clone=True, copy_inputs=False)
-    while nodes := [n for n in graph.toposort() if isinstance(n.op, _INDIRECT)]:
-        for node in nodes:
-            pairs = zip(node.outputs, _written(node), strict=True)
-            graph.replace_all(
-                [(old, old.type.filter_variable(new)) for old, new in pairs], import_missing=True
-            )
-    _keep_digits(graph)
-    return list(graph.outputs)
-
-
-def _keep_digits(graph: FunctionGraph) -> None:
-    """Write 1 - p as the probability of the other side, where p is one by a logit.
-
-    Of 1 - p itself few digits are left where p is nearly 1, and no shift of last digits shows it.
-    """
-    for node in graph.toposort():
-        logit = _logit_of_complement(node)
-        if logit is not None:
-            other = pt.sigmoid(-logit)
-            new = pt.log(other) if isinstance(node.op.scalar_op, ps.basic.Log1p) else other
-            [old] = node.outputs
-            graph.replace(old, old.type.filter_variable(new), import_missing=True)
-
-
-def _logit_of_complement(node: Apply) -> TensorVariable | None:
-    """Return x where a node is 1 - sigmoid(x), or the logarithm of that."""
-    kind = getattr(node.op, "scalar_op", None) if isinstance(node.op, Elemwise) else None
-    if isinstance(kind, ps.basic.Sub) and _is_one(node.inputs[0]):
-        return _logit(node.inputs[1])
-    above = node.inputs[0].owner if isinstance(kind, ps.basic.Log1p) else None
-    if above is not None and isinstance(getattr(above.op, "scalar_op", None), ps.basic.Neg):
-        return _logit(above.inputs[0])
-    return None
-
-
-def _is_one(variable: TensorVariable) -> bool:
-    while variable.owner is not None and isinstance(variable.owner.op, DimShuffle):
-        [variable] = variable.owner.inputs
-    return isinstance(variable, Constant) and bool(np.all(variable.data == 1))
-
-
-def _logit(probability: TensorVariable) -> TensorVariable | None:
-    """Return x of sigmoid(x), in whatever dimensions that is used."""
-    node = probability.owner
-    if node is not None and isinstance(node.op, DimShuffle):
-        inside = _logit(node.inputs[0])
-        return None if inside is None else node.op(inside)
-    if node is not None and isinstance(getattr(node.op, "scalar_op", None), ps.math.Sigmoid):
-        return node.inputs[0]
-    return None
-
-
-def _written(node: Apply) -> list[TensorVariable]:
-    if isinstance(node.op, OpFromGraph):
-        return inline_ofg_node(node)
-    value, *conditions = node.inputs
-    holds = pt.all([pt.all(pt.as_tensor(condition)) for condition in conditions])
-    return [pt.switch(holds, value, -np.inf)]
 
 
 class Pair(NamedTuple):

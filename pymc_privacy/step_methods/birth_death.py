@@ -80,10 +80,9 @@ class BirthDeath(Courier):
     Statistics: ``birth_death_size``, the sum of all sizes; ``birth_death_births``,
     ``birth_death_deaths`` and ``birth_death_jump_accept``, the accepted proposals of either kind
     and the fraction of all; ``birth_death_jump_scale``; ``birth_death_capacity_hits``, proposals
-    refused for want of room; of single moves ``birth_death_accept_min``, the smallest acceptance
-    probability of a birth or a death, and ``birth_death_least_accept_min`` that of a birth at the
-    least size, which `plot_acceptance` compares with the bounds of Awan et al., Proposition 5.1;
-    ``birth_death_centred_accept``, ``birth_death_noncentred_accept``,
+    refused for want of room; ``birth_death_accept_min``, the smallest acceptance of single moves,
+    and ``birth_death_least_accept_min`` that of births at the least size, which `plot_acceptance`
+    compares with their bounds; ``birth_death_centred_accept``, ``birth_death_noncentred_accept``,
     ``birth_death_leap_accept`` and ``birth_death_noncentred_scale``, as for :class:`Interweave`;
     and those of the record sweep.
 
@@ -109,10 +108,7 @@ class BirthDeath(Courier):
         "birth_death_size": (np.int64, []),
         "birth_death_births": (np.int64, []),
         "birth_death_deaths": (np.int64, []),
-        **reals(
-            "birth_death_jump_accept",
-            "birth_death_jump_scale",
-        ),
+        **reals("birth_death_jump_accept", "birth_death_jump_scale"),
         "birth_death_capacity_hits": (np.int64, []),
         **reals(
             "birth_death_accept_min",

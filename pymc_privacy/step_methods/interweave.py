@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Unpack
 
 from pymc_privacy.algorithms.adaptation import interweave as adaptation
-from pymc_privacy.algorithms.adaptation import refresh as refreshing
 from pymc_privacy.algorithms.adaptation.memo import Memo
 from pymc_privacy.algorithms.interweave import Info, State
 from pymc_privacy.certificate.base import Comparison
@@ -18,9 +17,9 @@ from pymc_privacy.model.marks import is_interwoven, is_record
 from pymc_privacy.model.points import Point
 from pymc_privacy.step_methods.base import Common, Courier, reals
 from pymc_privacy.step_methods.record_sweep import sweep, sweep_statistics
-from pymc_privacy.step_methods.refreshing import FreshDatabases
 from pymc_privacy.targets.by_address import MovesByAddress
 from pymc_privacy.targets.interweave import compile_parameters
+from pymc_privacy.targets.refresh import FreshDatabases
 
 
 class Interweave(Courier):
@@ -64,11 +63,10 @@ class Interweave(Courier):
     -----
     Statistics: ``interweave_centred_accept`` and ``interweave_noncentred_accept``, the fractions
     of accepted steps, and ``interweave_leap_accept``, that of steps to where the parameters are
-    likely to be, wherever they were; ``interweave_refresh_accept``, that of databases drawn afresh
-    with parameters from a mixture that tuning has learnt, nan where leaps do without these;
-    ``interweave_centred_scale`` and
-    ``interweave_noncentred_scale``, their lengths, learnt during tuning and then kept; and those
-    of the record sweep.
+    likely to be, wherever they were; ``interweave_refresh_accept``, that of fresh databases, with
+    parameters from a mixture that tuning has learnt, nan where leaps do without; their lengths
+    ``interweave_centred_scale`` and ``interweave_noncentred_scale``, learnt during tuning and then
+    kept; and those of the record sweep.
 
     References
     ----------
@@ -160,14 +158,12 @@ class Interweave(Courier):
             target.forget()
 
     def _stop(self) -> None:
-        self.learnt = adaptation.give_up(self.learnt)
-        known = refreshing.settle(self.learnt.refreshing)
-        self.learnt = self.learnt._replace(refreshing=known)
+        self.learnt = adaptation.settle(self.learnt)
 
     def _iterate(self, point: Point) -> dict[str, float]:
         """Make all moves of the parameters, and one sweep of each database."""
         info = Info(math.nan, math.nan, math.nan, None)
-        refreshed = self._refresh(point)
+        self.learnt, refreshed = self._fresh.iterate(self.rng, point, self.learnt, self.tune)
         if self._program.size:
             info = self._move_parameters(point)
         infos = [sweep(self.rng, point, target) for target in self._targets]
@@ -180,27 +176,6 @@ class Interweave(Courier):
             "interweave_noncentred_scale": self.learnt.noncentred.scale,
         }
         return statistics | sweep_statistics(infos)
-
-    def _refresh(self, point: Point) -> float:
-        """Offer fresh databases, where leaps do not do; return how often they were taken."""
-        learnt = self.learnt
-        iteration, tune_steps = learnt.noncentred.iteration, learnt.tune_steps
-        if (
-            self.tune
-            and self._fresh.are_possible
-            and refreshing.begins(iteration, tune_steps, learnt.proposal.accept)
-        ):
-            known = refreshing.begin(self._fresh.prior())
-            self.learnt = learnt = learnt._replace(refreshing=known)
-        mixture = learnt.refreshing.mixture
-        if mixture is None:
-            return math.nan
-        offers = refreshing.LEARNING if self.tune else refreshing.OFFERS
-        info = self._fresh.move(self.rng, point, mixture, offers)
-        if self.tune:
-            known = refreshing.learn(learnt.refreshing, info, iteration, tune_steps)
-            self.learnt = learnt._replace(refreshing=known)
-        return info.accept
 
     def _move_parameters(self, point: Point) -> Info:
         program, plan = self._program, self._plan

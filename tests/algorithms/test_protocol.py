@@ -18,6 +18,7 @@ import pymc_privacy.algorithms.adaptation.birth_death
 import pymc_privacy.algorithms.adaptation.count_states
 import pymc_privacy.algorithms.adaptation.interweave
 import pymc_privacy.algorithms.adaptation.lattice_walk
+import pymc_privacy.algorithms.adaptation.refresh
 import pymc_privacy.targets
 from pymc_privacy.algorithms import (
     adaptation,
@@ -28,6 +29,7 @@ from pymc_privacy.algorithms import (
     lattice_walk,
     record_sweep,
 )
+from pymc_privacy.algorithms import refresh as refreshing
 from pymc_privacy.algorithms.noise import noise
 from pymc_privacy.algorithms.numerics.integer_kernel import fibre_of
 from pymc_privacy.algorithms.proposals import leaps, poisson_carry
@@ -238,6 +240,23 @@ def of_carried_tables():
     )
 
 
+def of_fresh_databases():
+    learns = adaptation.refresh
+    learnt = learns.begin(np.random.default_rng(3).standard_normal((40, 1)))
+
+    def offer(q):
+        return refreshing.State(q, -0.5 * float(q[0] ** 2), ())
+
+    here = refreshing.State(np.array([0.2]), -0.02, ())
+    return Kernel(
+        refreshing,
+        here,
+        lambda rng, state: refreshing.step(
+            rng, state, mixture=learnt.mixture, offers=6, offer=offer
+        ),
+    )
+
+
 def of_particles():
     target = ibis.Target(lambda q: -0.5 * (q**2).sum(axis=1), lambda q: -4.0 * (q[:, 0] - 1.5) ** 2)
     particles = np.random.default_rng(3).standard_normal((40, 1))
@@ -258,6 +277,7 @@ KERNELS = {
     "lattice_walk": of_tables,
     "lattice_walk carried": of_carried_tables,
     "ibis": of_particles,
+    "refresh": of_fresh_databases,
 }
 
 
@@ -306,8 +326,9 @@ def test_the_same_generator_makes_the_same_step_and_another_one_another(kernel):
 def test_tuning_learns_from_the_info_and_leaves_what_it_knew(kernel):
     state, info = kernel.step(np.random.default_rng(1), copy.deepcopy(kernel.state))
     if kernel.learn is None:
-        # Proposals of the one are those of the data model; of the other, its own particles'.
-        assert kernel.module in (record_sweep, ibis)
+        # Proposals are those of the data model, or of the particles themselves; or what is known
+        # grows with every offer, and has no form to keep.
+        assert kernel.module in (record_sweep, ibis, refreshing)
         return
     before = copy.deepcopy(kernel.learnt)
     learnt, again = (kernel.learn(kernel.learnt, state, info) for _ in range(2))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_privacy.algorithms.adaptation import local_proposal, tuning
+from pymc_privacy.algorithms.adaptation import local_proposal, refresh, tuning
 from pymc_privacy.algorithms.adaptation.local_proposal import LocalProposal
 from pymc_privacy.algorithms.adaptation.refresh import Refreshing
 from pymc_privacy.algorithms.adaptation.tuning import Tuning
@@ -229,3 +229,8 @@ def give_up(learnt: Any) -> Any:
     if learnt.tune_steps > _SHORT_TUNING and learnt.best_accept < _LEAST_ACCEPT:
         return learnt._replace(noncentred_steps=0)
     return learnt
+
+
+def settle(learnt: Learnt) -> Learnt:
+    """Keep what was learnt, but for what was hardly ever accepted: that is given up."""
+    return give_up(learnt)._replace(refreshing=refresh.settle(learnt.refreshing))

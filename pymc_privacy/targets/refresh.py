@@ -11,8 +11,10 @@ import numpy as np
 
 from pymc_privacy._compat import Model
 from pymc_privacy.algorithms import refresh
+from pymc_privacy.algorithms.adaptation import refresh as adaptation
+from pymc_privacy.algorithms.adaptation.interweave import Learnt
 from pymc_privacy.algorithms.proposals.students import Mixture
-from pymc_privacy.certificate.base import plain_function
+from pymc_privacy.functions.plain import plain_function
 from pymc_privacy.model.factors import factors_of, log_densities
 from pymc_privacy.model.points import Point, prior_points
 from pymc_privacy.targets.base import ParameterProgram
@@ -52,6 +54,27 @@ class FreshDatabases:
         """Return draws of the parameters from their prior."""
         points = islice(prior_points(self._model, seed=3), PRIOR_DRAWS)
         return np.array([self._program.flatten(point) for point in points])
+
+    def iterate(
+        self, rng: np.random.Generator, point: Point, learnt: Learnt, is_tuning: bool
+    ) -> tuple[Learnt, float]:
+        """Offer fresh databases where leaps do not do; return what is learnt, and the acceptance.
+
+        That is nan where none are offered. What is learnt changes in tuning only.
+        """
+        iteration, tune_steps = learnt.noncentred.iteration, learnt.tune_steps
+        begins = adaptation.begins(iteration, tune_steps, learnt.proposal.accept)
+        if is_tuning and self.are_possible and begins:
+            learnt = learnt._replace(refreshing=adaptation.begin(self.prior()))
+        mixture = learnt.refreshing.mixture
+        if mixture is None:
+            return learnt, math.nan
+        offers = adaptation.LEARNING if is_tuning else adaptation.OFFERS
+        info = self.move(rng, point, mixture, offers)
+        if is_tuning:
+            known = adaptation.learn(learnt.refreshing, info, iteration, tune_steps)
+            learnt = learnt._replace(refreshing=known)
+        return learnt, info.accept
 
     def move(
         self, rng: np.random.Generator, point: Point, mixture: Mixture, offers: int
