@@ -294,6 +294,7 @@ def test_a_density_without_a_constant_has_no_evidence(order, request):
     assert math.isnan(result.attrs["log_evidence"])
 
 
+@pytest.mark.filterwarnings("ignore::pymc_privacy.errors.WeightWarning")  # so few draws
 def test_stopped_early_it_returns_what_it_has(monkeypatch):
     model, real, calls = waits(), module.chunk_of, []
 
