@@ -8,19 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pymc_privacy.accounting import Neighbours, PureDP, ZeroConcentratedDP
-from pymc_privacy.arguments import generator, reals, shown
+from pymc_privacy.arguments import generator, reals
 from pymc_privacy.errors import MechanismError
-from pymc_privacy.mechanisms.base import (
-    Mechanism,
-    Shape,
-    beside,
-    need_sensitivity,
-    resolve_scale,
-    settle,
-)
+from pymc_privacy.mechanisms.base import Mechanism, Shape, beside
 from pymc_privacy.mechanisms.engines import log_sum_exp, numeric, pick, where
-
-_HOW = "epsilon= and sensitivity= (scale is 2 sensitivity / epsilon)"
+from pymc_privacy.mechanisms.exponential_weights import (
+    concentrated_guarantee,
+    pure_guarantee,
+    settle_scale,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,26 +78,12 @@ class ExponentialMechanism(Mechanism):
     neighbours: Neighbours | None = None
 
     def __post_init__(self) -> None:
-        settle(self, "epsilon", "sensitivity")
-        calibrated = None
-        if self.epsilon is not None:
-            calibrated = 2 * need_sensitivity("epsilon", self.sensitivity) / self.epsilon
-        scale = resolve_scale(self.scale, calibrated, how=_HOW)
-        if not isinstance(scale, float):
-            raise MechanismError(
-                "scale must be one number, because utilities of all candidates are compared with "
-                f"each other; got {shown(self.scale)}."
-            )
-        object.__setattr__(self, "scale", scale)
-        self.guarantee  # noqa: B018
+        settle_scale(self, "candidates")
 
     @property
     def guarantee(self) -> PureDP | None:
         """Promise epsilon = 2 sensitivity / scale."""
-        if self.sensitivity is None:
-            return None
-        epsilon = self.epsilon or 2 * self.sensitivity / self.scale
-        return PureDP(epsilon, neighbours=self.neighbours)
+        return pure_guarantee(self)
 
     @property
     def concentrated_guarantee(self) -> ZeroConcentratedDP | None:
@@ -109,10 +91,7 @@ class ExponentialMechanism(Mechanism):
 
         That is less than what epsilon alone implies, to compose many choices by.
         """
-        pure = self.guarantee
-        if pure is None:
-            return None
-        return ZeroConcentratedDP.from_bounded_range(pure.epsilon, neighbours=self.neighbours)
+        return concentrated_guarantee(self)
 
     def log_density(self, release: Any, statistic: Any) -> Any:
         """Return u_j / b - log sum_k exp(u_k / b) for the released index j.

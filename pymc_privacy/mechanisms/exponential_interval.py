@@ -9,20 +9,17 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from pymc_privacy.accounting import Neighbours, PureDP, ZeroConcentratedDP
-from pymc_privacy.arguments import choice, function, generator, integer, real, reals, shown
+from pymc_privacy.arguments import choice, function, generator, integer, real, reals
 from pymc_privacy.errors import MechanismError
-from pymc_privacy.mechanisms.base import (
-    Mechanism,
-    Shape,
-    beside,
-    need_sensitivity,
-    resolve_scale,
-    settle,
-)
+from pymc_privacy.mechanisms.base import Mechanism, Shape, beside
 from pymc_privacy.mechanisms.cells import draw_on_line, increasing_edges, line_at, log_line_mass
 from pymc_privacy.mechanisms.engines import log_sum_exp, numeric, stack, where
+from pymc_privacy.mechanisms.exponential_weights import (
+    concentrated_guarantee,
+    pure_guarantee,
+    settle_scale,
+)
 
-_HOW = "epsilon= and sensitivity= (scale is 2 sensitivity / epsilon)"
 _MEANING = "the ends of the cells on which the utility is a constant or a straight line"
 
 
@@ -102,36 +99,19 @@ class ExponentialInterval(Mechanism):
     neighbours: Neighbours | None = None
 
     def __post_init__(self) -> None:
-        settle(self, "epsilon", "sensitivity")
         choice("between", self.between, ("constant", "linear"), error=MechanismError)
         object.__setattr__(self, "edges", increasing_edges(self.edges, _MEANING))
-        calibrated = None
-        if self.epsilon is not None:
-            calibrated = 2 * need_sensitivity("epsilon", self.sensitivity) / self.epsilon
-        scale = resolve_scale(self.scale, calibrated, how=_HOW)
-        if not isinstance(scale, float):
-            raise MechanismError(
-                "scale must be one number, because utilities of all numbers are compared with each "
-                f"other; got {shown(self.scale)}."
-            )
-        object.__setattr__(self, "scale", scale)
-        self.guarantee  # noqa: B018
+        settle_scale(self, "numbers")
 
     @property
     def guarantee(self) -> PureDP | None:
         """Promise epsilon = 2 sensitivity / scale."""
-        if self.sensitivity is None:
-            return None
-        epsilon = self.epsilon or 2 * self.sensitivity / self.scale
-        return PureDP(epsilon, neighbours=self.neighbours)
+        return pure_guarantee(self)
 
     @property
     def concentrated_guarantee(self) -> ZeroConcentratedDP | None:
         """Promise epsilon² / 8 as zCDP, since the privacy loss has a range of epsilon."""
-        pure = self.guarantee
-        if pure is None:
-            return None
-        return ZeroConcentratedDP.from_bounded_range(pure.epsilon, neighbours=self.neighbours)
+        return concentrated_guarantee(self)
 
     @property
     def nodes(self) -> np.ndarray:
