@@ -209,10 +209,10 @@ def test_the_page_on_architecture_names_files_that_exist():
     if not (ROOT / "docs").is_dir():
         pytest.skip("The docs are not beside the package.")
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", page))
+    # A file without its room names none: several are called interweave.py.
+    named = set(re.findall(r"`([\w/]+\.py)`", page))
     assert len(named) > 50
-    missing = {name for name in named if not (PACKAGE / name).exists()}
-    assert not {name for name in missing if not (ROOT / name).exists()}
+    assert not {n for n in named if not (PACKAGE / n).exists() and not (ROOT / n).exists()}
 
 
 def test_the_picture_of_the_layers_is_up_to_date():
