@@ -378,6 +378,9 @@ def cases(folder):
                 **NEAR,
             ),
         ],
+        "LocalSum": [
+            Case(pmp.LocalSum, {"noise": NOISE}, noise="object"),
+        ],
         "ExponentialInterval": [
             Case(
                 pmp.ExponentialInterval,
@@ -1099,6 +1102,7 @@ def laws():
         "SetResponse": (pmp.SetResponse.local_hashing(epsilon=1.0, categories=3), 1, 0),
         "FunctionalMechanism": (pmp.FunctionalMechanism(epsilon=1.0, covariates=1), two, two),
         "KNormGradient": (pmp.KNormGradient.mean(epsilon=1.0, bounds=(0, 1)), 0.5, two),
+        "LocalSum": (pmp.LocalSum(noise=NOISE), 1.0, [0.4, 3.0]),
         "ExponentialInterval": (pmp.ExponentialInterval(edges=[0, 0.5, 1], scale=1.0), 0.5, two),
         "KNormGradientRegression": (
             pmp.KNormGradientRegression(epsilon=1.0, box=[(-1, 1)], cells=4),
@@ -1585,6 +1589,8 @@ def harmful_law(mechanism):
         statistic = np.zeros(3)
     elif isinstance(mechanism, pmp.KNormGradient):
         statistic = np.ones(2 * (len(mechanism.edges) - 1))
+    elif isinstance(mechanism, pmp.LocalSum):
+        statistic = np.ones(np.size(mechanism.scale) + 1)
     elif isinstance(mechanism, pmp.ExponentialInterval):
         statistic = np.ones(len(mechanism.nodes))
     elif isinstance(mechanism, pmp.KNormGradientRegression):

@@ -9,6 +9,7 @@ from pymc_privacy.mechanisms.gaussian import DiscreteGaussian, Gaussian
 from pymc_privacy.mechanisms.gradient_regression import KNormGradientRegression
 from pymc_privacy.mechanisms.k_norm_gradient import KNormGradient
 from pymc_privacy.mechanisms.laplace import DiscreteLaplace, Laplace
+from pymc_privacy.mechanisms.local_sum import LocalSum
 from pymc_privacy.mechanisms.objective_perturbation import ObjectivePerturbation
 from pymc_privacy.mechanisms.post_processed import Clamped, PostProcessed, Rounded, Suppressed
 from pymc_privacy.mechanisms.randomized_response import RandomizedResponse
@@ -31,6 +32,7 @@ __all__ = [
     "KNormGradient",
     "KNormGradientRegression",
     "Laplace",
+    "LocalSum",
     "Mechanism",
     "ObjectivePerturbation",
     "PostProcessed",

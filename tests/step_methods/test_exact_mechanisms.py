@@ -418,3 +418,63 @@ def test_the_reference_of_tulap_noise_is_a_density():
     for delta in (0.0, 0.05):
         mass = np.exp(tulap(middle, epsilon=0.7, delta=delta)).sum() * (x[1] - x[0])
         assert mass == pytest.approx(1, abs=1e-4)
+
+
+# ---------------------------------------------------------------- sums of noisy values
+
+
+def log_summed_noise(kind, scale, size, offset):
+    return np.log(references.density_of_summed_noise(kind, scale, size, offset))
+
+
+@pytest.mark.slow
+def test_a_sum_of_noisy_values_of_known_size(draw):
+    law = pmp.LocalSum(noise=pmp.Laplace(scale=1.5))
+    draws = draw(binary(law, 5.3, size=20, contributions=law.contributions))
+    exact = by_total(lambda k: log_summed_noise(references.laplace, 1.5, 20, 5.3 - k), size=20)
+    assert_law(draws["p"], exact)
+    central = by_total(lambda k: references.laplace(5.3 - k, 1.5), size=20)
+    with pytest.raises(AssertionError, match="z ="):
+        assert_law(draws["p"], central)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("noise", "kind"),
+    [(pmp.Laplace(scale=2.0), references.laplace), (pmp.Gaussian(scale=3.0), references.gaussian)],
+)
+def test_a_sum_of_noisy_values_of_unknown_size(draw, noise, kind):
+    """The number of records enters by the law of the noise, too: a twin without that fails."""
+    law, most, released = pmp.LocalSum(noise=noise), 14, 16.0
+    with pm.Model() as model:
+        p = pm.Beta("p", *PRIOR)
+        n = pm.DiscreteUniform("n", 3, most)
+        x = pmp.Records("x", pm.Bernoulli.dist(p), size=n)
+        pmp.Privatized("s", law.contributions(x), law, observed=released)
+    draws = draw(model, draws=4000, by="birth_death_size")
+
+    def exact(sizes_of_noise):
+        size, total = np.array([(n, k) for n in range(3, most + 1) for k in range(n + 1)]).T
+        log_w = np.array(
+            [
+                log_summed_noise(kind, noise.scale, sizes_of_noise(n), released - k)
+                for n, k in zip(size, total, strict=True)
+            ]
+        )
+        log_w += special.gammaln(size + 1) - special.gammaln(total + 1)
+        log_w += special.betaln(PRIOR[0] + total, PRIOR[1] + size - total)
+        log_w -= special.gammaln(size - total + 1)
+        w = np.exp(log_w - log_w.max())
+        w /= w.sum()
+        a, b = PRIOR[0] + total, PRIOR[1] + size - total
+        return (
+            references.Integers(np.bincount(size, w, minlength=most + 1)),
+            references.BetaMixture(a.astype(float), b.astype(float), w),
+        )
+
+    sizes, chances = exact(lambda n: n)
+    assert_law(draws["p"], chances)
+    assert_law(draws["n"], sizes)
+    twin, _ = exact(lambda n: 3)
+    with pytest.raises(AssertionError, match="z ="):
+        assert_law(draws["n"], twin)
