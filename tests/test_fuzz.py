@@ -975,6 +975,19 @@ def cases(folder):
                 model,
                 contributions="contributions",
             ),
+            Case(
+                lambda x, **kw: pmp.Privatized(contributions=x(), **kw),
+                {
+                    "x": constant(lambda: pm.Normal("x", shape=3)),
+                    "name": "s",
+                    "mechanism": NOISE,
+                    "observed": [1.0, 2.0],
+                    "by": [0, 1, 0],
+                },
+                model,
+                by="vector?",
+                observed="observed",
+            ),
         ],
         "Records": [
             Case(

@@ -3,6 +3,9 @@
 Releases of one database are flattened into one vector of coordinates, and so are the totals that
 they were made from, which may be more or fewer. Each release brings a *law*: the scalar formula of
 a mechanism that acts on each coordinate, or a `JointLaw`, applied to all of them at once.
+
+A release may be made group by group: then a record enters the totals of its own group alone, and
+`nearby` are the coordinates that one record can change.
 """
 
 from __future__ import annotations
@@ -50,11 +53,38 @@ class Noise(NamedTuple):
     offsets: np.ndarray
     release: np.ndarray
     parameters: np.ndarray
+    groups: np.ndarray = np.empty((0, 0), dtype=np.int64)
+    """The group of each record (n) in each release, 0 where there is one only; empty if in all."""
+    nearby: np.ndarray = np.zeros((0, 2), dtype=np.int64)
+    """``offsets`` among those coordinates that one record enters, where there are groups."""
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether some release is made group by group."""
+        return self.groups.size > 0
 
     @property
     def width(self) -> int:
-        """Return the number of totals behind all releases."""
-        return int(self.offsets[-1, 1])
+        """Return the number of contributions of one record, to all releases."""
+        return int((self.nearby if self.is_grouped else self.offsets)[-1, 1])
+
+    def totals(self, contributions: np.ndarray) -> np.ndarray:
+        """Return the totals behind all releases, from contributions (width, n)."""
+        if not self.is_grouped:
+            return contributions.sum(axis=1)
+        totals = np.empty(self.offsets[-1, 1])
+        for k, group in enumerate(self.groups):
+            (first, last), (begin, end) = self.offsets[k : k + 2, 1], self.nearby[k : k + 2, 1]
+            width = end - begin
+            for j in range(width):
+                totals[first + j : last : width] = np.bincount(
+                    group, weights=contributions[begin + j], minlength=(last - first) // width
+                )
+        return totals
+
+    def of_rows(self, rows: slice) -> Noise:
+        """Return the same for some of the records."""
+        return self._replace(groups=self.groups[:, rows]) if self.is_grouped else self
 
 
 def noise(
@@ -62,6 +92,7 @@ def noise(
     releases: Sequence[Any],
     parameters: Sequence[Sequence[Any]],
     widths: Sequence[int] | None = None,
+    groups: Sequence[np.ndarray | None] | None = None,
 ) -> Noise:
     """Flatten several releases, or none, into one `Noise`.
 
@@ -74,29 +105,51 @@ def noise(
     parameters
         The further arguments of each formula, numbers or one for each coordinate.
     widths
-        The number of totals behind each release; by default as many as it has coordinates.
+        The number of contributions of a record to each release; by default as many as it has
+        coordinates.
+    groups
+        The group of each record where a release is made group by group: values of such a release
+        have the groups on their first axis.
     """
     if not laws:
         return Noise((), np.zeros((1, 2), dtype=np.int64), np.empty(0), np.empty((0, 2)))
     values = [np.ravel(np.asarray(value, dtype=np.float64)) for value in releases]
     rows = np.zeros((sum(map(len, values)), max(map(len, parameters))))
     first = 0
-    for value, given in zip(values, parameters, strict=True):
+    for value, shape, given in zip(values, map(np.shape, releases), parameters, strict=True):
         last = first + len(value)
         for k, parameter in enumerate(given):
-            rows[first:last, k] = parameter
+            rows[first:last, k] = np.broadcast_to(parameter, shape).ravel()
         first = last
     lengths = [len(value) for value in values]
-    ends = np.cumsum([lengths, lengths if widths is None else widths], axis=1).T
+    widths = lengths if widths is None else widths
+    groups = groups or [None] * len(laws)
+    is_by = [group is not None for group in groups]
+    # Of a release by group there are as many totals as coordinates, of which a record enters few.
+    near = _ends([w if by else n for n, w, by in zip(lengths, widths, is_by, strict=True)], widths)
+    ends = _ends(lengths, [n if by else w for n, w, by in zip(lengths, widths, is_by, strict=True)])
+    index = _under_each_other(groups) if any(is_by) else np.empty((0, 0), dtype=np.int64)
     return Noise(
         tuple(
             law if isinstance(law, JointLaw) else ReleaseLaw(law, len(given))
             for law, given in zip(laws, parameters, strict=True)
         ),
-        np.concatenate([np.zeros((1, 2), dtype=np.int64), ends]),
+        ends,
         np.concatenate(values),
         rows,
+        index,
+        near,
     )
+
+
+def _ends(*counts: Sequence[int]) -> np.ndarray:
+    """Return where parts begin and end that have these numbers of coordinates, and of totals."""
+    return np.concatenate([np.zeros((1, 2), dtype=np.int64), np.cumsum(counts, axis=1).T])
+
+
+def _under_each_other(groups: Sequence[np.ndarray | None]) -> np.ndarray:
+    size = next(len(group) for group in groups if group is not None)
+    return np.array([np.zeros(size, np.int64) if g is None else g for g in groups], dtype=np.int64)
 
 
 @cache

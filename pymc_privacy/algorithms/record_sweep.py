@@ -97,20 +97,31 @@ def step(
         return state, Info(accepted, accepted.mean(), math.exp(min(0.0, ratio.min())))
     accepted = np.empty(size, dtype=np.bool_)
     current = np.ascontiguousarray(state.contributions[:, rows])
-    count, smallest = compile_scan(noise.laws)(
-        noise.offsets,
-        noise.release,
-        noise.parameters,
-        current,
-        state.contributions.sum(axis=1),
-        proposed,
-        ratio,
-        slack,
-        accepted,
-    )
+    total = noise.totals(state.contributions)
+    count, smallest = scan(noise.of_rows(rows), current, total, proposed, ratio, slack, accepted)
     if current.shape != state.contributions.shape:
         state.contributions[:, rows] = current
     return state, Info(accepted, count / size, math.exp(smallest))
+
+
+def scan(
+    noise: Noise,
+    current: np.ndarray,
+    total: np.ndarray,
+    proposed: np.ndarray,
+    ratio: np.ndarray,
+    slack: np.ndarray,
+    accepted: np.ndarray,
+) -> tuple[int, float]:
+    """Accept or reject each proposal in turn; ``current``, ``total``, ``accepted`` are written.
+
+    Returns how many were accepted, and the smallest log ratio that was met, if it was below 0.
+    """
+    laws = noise.offsets, noise.release, noise.parameters
+    records = current, total, proposed, ratio, slack, accepted
+    if noise.is_grouped:
+        return compile_scan_by_group(noise.laws)(*laws, noise.groups, noise.nearby, *records)
+    return compile_scan(noise.laws)(*laws, *records)
 
 
 @cache
@@ -137,6 +148,65 @@ def compile_scan(laws: tuple[ReleaseLaw | JointLaw, ...]) -> Callable[..., tuple
                 now = then
                 for j in range(width):
                     total[j] = moved[j]
+                    current[j, i] = proposed[j, i]
+        return count, smallest
+
+    return scan
+
+
+@cache
+def compile_scan_by_group(
+    laws: tuple[ReleaseLaw | JointLaw, ...],
+) -> Callable[..., tuple[int, float]]:
+    """Compile the same for releases by group: of all totals, a record looks at those of its own.
+
+    What it cannot change cancels from its ratio. That this is -inf on both sides, at a start
+    outside the noise's support, is seen group by group.
+    """
+    log_eta = log_density(laws)
+
+    @jit_with(laws)
+    def scan(
+        offsets,
+        release,
+        parameters,
+        groups,
+        nearby,
+        current,
+        total,
+        proposed,
+        ratio,
+        slack,
+        accepted,
+    ):
+        width, size = current.shape
+        moved, before, place = np.empty(width), np.empty(width), np.empty(width, dtype=np.int64)
+        near = np.empty(nearby[-1, 0])
+        rows = np.empty((nearby[-1, 0], parameters.shape[1]))
+        count, smallest = 0, 0.0
+        for i in range(size):
+            for k in range(len(nearby) - 1):
+                group = groups[k, i]
+                first, last = nearby[k, 0], nearby[k + 1, 0]
+                for j in range(first, last):
+                    at = offsets[k, 0] + group * (last - first) + j - first
+                    near[j] = release[at]
+                    rows[j] = parameters[at]
+                first, last = nearby[k, 1], nearby[k + 1, 1]
+                for j in range(first, last):
+                    place[j] = offsets[k, 1] + group * (last - first) + j - first
+            for j in range(width):
+                before[j] = total[place[j]]
+                moved[j] = before[j] - current[j, i] + proposed[j, i]
+            now = number_or_never(log_eta(nearby, near, before, rows))
+            then = log_eta(nearby, near, moved, rows)
+            accepted[i] = then + ratio[i] + slack[i] >= now
+            if then + ratio[i] - now < smallest:
+                smallest = then + ratio[i] - now
+            if accepted[i]:
+                count += 1
+                for j in range(width):
+                    total[place[j]] = moved[j]
                     current[j, i] = proposed[j, i]
         return count, smallest
 

@@ -39,7 +39,7 @@ from pymc_privacy.model.cells import find_cells
 from pymc_privacy.model.database import Database, factors_given_records
 from pymc_privacy.model.domains import cheap_conditions
 from pymc_privacy.model.points import Point, conditional_sampler
-from pymc_privacy.model.releases import observed_value
+from pymc_privacy.model.releases import groups_of, observed_value
 from pymc_privacy.targets.base import ParameterProgram
 
 # Draws at which records are taken apart and put together again, and how many where they are many.
@@ -311,7 +311,11 @@ def _misfit(
     for release in releases:
         contributions = reference.contributions(point, [release.name])
         published = np.ravel(np.asarray(observed_value(reference.model, release), float))
-        expected.append(contributions.sum(axis=1) - published)
+        op, parameters = release.owner.op, [contributions.T]
+        if (group := groups_of(release)) is not None:
+            parameters.append(group)
+        # A single column has been a vector.
+        expected.append(np.ravel(op.total(*parameters)) - published)
         scale += float(np.abs(contributions).sum())
     what = f"the distance of a statistic from its release ({label})"
     yield Comparison(what, np.concatenate(expected), misfit, tolerance=1e-8 * (1 + scale))

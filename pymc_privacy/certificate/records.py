@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from pymc_privacy.algorithms.noise import Noise
-from pymc_privacy.algorithms.record_sweep import compile_scan
+from pymc_privacy.algorithms.record_sweep import scan
 from pymc_privacy.certificate.base import Comparison, Pair, Reference, parameters_of, toward
 from pymc_privacy.certificate.laws import law_gap
 from pymc_privacy.certificate.parameters import everywhere
@@ -171,17 +171,14 @@ def _ratio(
     expected = after.total(names) - before.total(names)
     if not math.isfinite(before.total(names)):
         return
-    scan = compile_scan(noise.laws)
-    found = 0.0
+    found, one = 0.0, slice(row, row + 1)
     for sign, a, b in ((1, current, there), (-1, there, current)):
         # A slack of -inf accepts nothing; what is looked for is the smallest log ratio met.
         _, least = scan(
-            noise.offsets,
-            noise.release,
-            noise.parameters,
-            np.ascontiguousarray(a[:, row : row + 1]),
-            a.sum(axis=1),
-            np.ascontiguousarray(b[:, row : row + 1]),
+            noise.of_rows(one),
+            np.ascontiguousarray(a[:, one]),
+            noise.totals(a),
+            np.ascontiguousarray(b[:, one]),
             np.zeros(1),
             np.full(1, -np.inf),
             np.empty(1, dtype=np.bool_),

@@ -13,7 +13,7 @@ from pymc_privacy.algorithms.noise import Formula, JointLaw, Noise, noise
 from pymc_privacy.mechanisms import CoordinateMechanism, Mechanism
 from pymc_privacy.model.columns import columns
 from pymc_privacy.model.database import Database
-from pymc_privacy.model.releases import contributions_of
+from pymc_privacy.model.releases import contributions_of, groups_of
 
 
 def noise_of(database: Database) -> Noise:
@@ -21,12 +21,13 @@ def noise_of(database: Database) -> Noise:
     releases = database.observed
     laws: list[Formula | JointLaw] = []
     parameters: list[tuple[Any, ...]] = []
-    widths = []
+    widths, groups = [], []
     for variable, mechanism, release in zip(
         database.releases, database.mechanisms, releases, strict=True
     ):
         contributions = contributions_of(variable)
         widths.append(len(columns(contributions)))
+        groups.append(groups_of(variable))
         if isinstance(mechanism, CoordinateMechanism):
             laws.append(mechanism.formula)
             parameters.append(mechanism.parameters)
@@ -34,7 +35,7 @@ def noise_of(database: Database) -> Noise:
             shape = (widths[-1],) if contributions.ndim == 2 else ()
             laws.append(_compiled_law(mechanism, np.shape(release), shape))
             parameters.append(())
-    return noise(laws, releases, parameters, widths)
+    return noise(laws, releases, parameters, widths, groups)
 
 
 def with_current_values(noise: Noise, database: Database) -> Noise:

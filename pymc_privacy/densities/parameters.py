@@ -13,11 +13,11 @@ import pytensor.tensor as pt
 from pymc_privacy._compat import Model, TensorVariable, Variable, graph_replace
 from pymc_privacy.densities.carrying import CarriedRecords
 from pymc_privacy.functions.generators import given_others, in_value_coordinates
-from pymc_privacy.model.columns import float_columns
+from pymc_privacy.model.columns import float_columns, group_sums
 from pymc_privacy.model.database import Database, factors_given_records
 from pymc_privacy.model.domains import cheap_conditions
 from pymc_privacy.model.factors import factors_of, joint_log_density, log_densities
-from pymc_privacy.model.releases import contributions_of, release_density
+from pymc_privacy.model.releases import contributions_of, groups_of, release_density
 from pymc_privacy.model.rows.densities import row_density
 from pymc_privacy.model.rows.expressions import NotByRows, RowExpressions, simplified
 from pymc_privacy.model.rows.sufficient import NotSufficient, sufficient
@@ -144,7 +144,13 @@ def statistics_given_base(
         rows = RowExpressions(carried.columns, parameters)
         for release in database.releases:
             moved = graph_replace(contributions_of(release), carried.natural, strict=False)
-            found[release] = _column_sums(given_others(model, [moved], [])[0], rows, detail)
+            [moved] = given_others(model, [moved], [])
+            if (group := groups_of(release)) is None:
+                found[release] = _column_sums(moved, rows, detail)
+            else:
+                parts = [moved] if detail is Detail.WHOLE else simplified([moved])
+                number = release.owner.op.groups
+                found[release] = group_sums(parts[0], pt.constant(group), number)
     return found
 
 

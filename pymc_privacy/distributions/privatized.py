@@ -17,6 +17,7 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.arguments import flag, shown
 from pymc_privacy.distributions.curation import as_curated
+from pymc_privacy.distributions.groups import group_of_each_record, number_of_groups
 from pymc_privacy.distributions.record_checks import (
     check_categories,
     check_data_behind,
@@ -73,6 +74,10 @@ class Privatized(Distribution):
         and stands as minus infinity in the model's data, since it is not missing at random.
     local : bool, default False
         The mechanism acts on each record instead of their sum.
+    by : array_like of int, optional
+        The public group of each record, counted from 0. Contributions are added up within groups,
+        and the release has the groups on its first axis: shape (groups,) or (groups, d). A group
+        may have no records. However many groups there are, a record costs the same.
     dims : str or sequence of str, optional
 
     Raises
@@ -121,6 +126,7 @@ class Privatized(Distribution):
         *,
         observed: Any = None,
         local: bool = False,
+        by: Any = None,
         dims: Any = None,
     ) -> TensorVariable:
         """Add the release to the model on the context stack, and mark its records."""
@@ -135,14 +141,37 @@ class Privatized(Distribution):
         refuse_dependent_rows(name, contributions, model)
         check_draws(name, contributions, model)
         records = find_records(name, contributions, model)
+        grouping: dict[str, Any] = {}
+        if by is not None:
+            if local:
+                raise ReleaseError(
+                    f"A local release has no totals; give {name!r} either by= or local=True."
+                )
+            by = group_of_each_record(name, by, contributions, mechanism, model)
+            groups = number_of_groups(name, by, observed, dims, model, contributions)
+            grouping = {"by": by, "groups": groups}
         if observed is not None:
-            observed = check_release(name, observed, contributions, mechanism, local=local)
+            observed = check_release(
+                name,
+                observed,
+                contributions,
+                mechanism,
+                local=local,
+                groups=grouping.get("groups"),
+            )
             observed = _with_suppressed(observed, mechanism)
         check_integers(name, contributions, mechanism)
         check_categories(name, contributions, mechanism, local=local)
         contributions = _of_existing_records(name, contributions, records, local=local)
         release = super().__new__(
-            cls, name, contributions, mechanism, observed=observed, local=local, dims=dims
+            cls,
+            name,
+            contributions,
+            mechanism,
+            observed=observed,
+            local=local,
+            dims=dims,
+            **grouping,
         )
         assign_records(model, records, released_contributions(model))
         if local and observed is not None:
@@ -198,21 +227,37 @@ class Privatized(Distribution):
 
     @classmethod
     def dist(
-        cls, contributions: Any, mechanism: Mechanism, *, local: bool = False, **kwargs: Any
+        cls,
+        contributions: Any,
+        mechanism: Mechanism,
+        *,
+        local: bool = False,
+        by: Any = None,
+        groups: int | None = None,
+        **kwargs: Any,
     ) -> TensorVariable:
-        """Make an unnamed release; its shape follows from the contributions."""
+        """Make an unnamed release; its shape follows from the contributions.
+
+        With ``by``, the group of each record, there are ``groups``, by default up to the last one
+        that has a record.
+        """
         _check_mechanism(mechanism)
         kwargs.pop("shape", None)
         contributions = _as_contributions("release", contributions)
-        _check_scale(contributions, mechanism, local=local)
+        parameters = [contributions]
+        if by is not None:
+            parameters.append(pt.constant(np.asarray(by, dtype=np.int64)))
+            groups = groups or int(np.max(by, initial=0)) + 1
+        _check_scale(contributions, mechanism, local=local, groups=groups)
         op = PrivatizedRV(
             mechanism=mechanism,
             local=local,
-            signature=_signature(contributions, mechanism, local=local),
+            groups=groups,
+            signature=_signature(contributions, mechanism, local=local, groups=groups),
             dtype=mechanism.release_dtype,
         )
         rng = kwargs.pop("rng", None) or pt.random.shared_rng(seed=None)
-        _, release = op(contributions, rng=rng, return_next_rng=True, **kwargs)
+        _, release = op(*parameters, rng=rng, return_next_rng=True, **kwargs)
         return release
 
 
@@ -263,17 +308,24 @@ def _as_contributions(name: str, contributions: Any) -> TensorVariable:
     return contributions
 
 
-def _signature(contributions: TensorVariable, mechanism: Mechanism, *, local: bool) -> str:
+def _signature(
+    contributions: TensorVariable, mechanism: Mechanism, *, local: bool, groups: int | None
+) -> str:
     """Say how the shape of the release follows from that of the contributions."""
+    if groups is not None:
+        columns, rest = ("(n,d)", ",d") if contributions.ndim == 2 else ("(n)", "")
+        return f"{columns},(n)->({groups}{rest})"
     shape = release_shape(contributions, mechanism, local=local)
     if local or shape == contributions.type.shape[1:]:
         return (_LOCAL if local else _CENTRAL)[contributions.ndim]
     return f"(n,d)->({','.join(map(str, shape))})"
 
 
-def _check_scale(contributions: TensorVariable, mechanism: Mechanism, *, local: bool) -> None:
+def _check_scale(
+    contributions: TensorVariable, mechanism: Mechanism, *, local: bool, groups: int | None
+) -> None:
     scale = np.shape(getattr(mechanism, "scale", 0.0))
-    shape = release_shape(contributions, mechanism, local=local)
+    shape = release_shape(contributions, mechanism, local=local, groups=groups)
     if scale and (not shape or shape[-1] not in (None, *scale)):
         raise MechanismError(
             "A vector of scales must have one entry per coordinate of the release; "

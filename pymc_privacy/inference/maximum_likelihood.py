@@ -159,6 +159,12 @@ def check_model(model: Model, *, penalised: bool) -> None:
             "Maximum likelihood from releases needs a model with a Privatized release; got a model "
             "without any. For other models, see pm.find_MAP."
         )
+    by_group = [rv.name for rv in model.basic_RVs if is_release(rv) and rv.owner.op.groups]
+    if by_group:
+        raise ReleaseError(
+            "The likelihood of releases by group is not climbed here; got by= for "
+            f"{', '.join(map(repr, by_group))}. Use pymc_privacy.sample."
+        )
     missing = [rv.name for rv in model.free_RVs if is_release(rv)]
     if missing:
         raise ReleaseError(

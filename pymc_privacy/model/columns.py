@@ -38,6 +38,18 @@ def float_columns(contributions: Sequence[TensorVariable]) -> list[TensorVariabl
     return [column.astype("float64") for part in contributions for column in columns(part)]
 
 
+def group_sums(contributions: TensorVariable, group: TensorVariable, groups: int) -> TensorVariable:
+    """Return the totals over the records of each group, shape (groups,) or (groups, d)."""
+    # Column by column, as for a total.
+    sums = [
+        pt.zeros(groups, dtype=column.dtype)[group].inc(column)
+        for column in (
+            c if c.dtype != "bool" else c.astype("int64") for c in columns(contributions)
+        )
+    ]
+    return sums[0] if contributions.ndim == 1 else pt.stack(sums, axis=1)
+
+
 def column_sums(contributions: TensorVariable) -> TensorVariable:
     """Return the total over records, shape () or (d,)."""
     if contributions.ndim == 1:

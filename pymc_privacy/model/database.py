@@ -20,7 +20,13 @@ from pymc_privacy.model.locality import Probe, not_local, parents
 from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.miscompiled import refuse_forgotten_floors
 from pymc_privacy.model.points import Point, probing_point
-from pymc_privacy.model.releases import PrivatizedRV, contributions_of, is_release, observed_value
+from pymc_privacy.model.releases import (
+    PrivatizedRV,
+    contributions_of,
+    groups_of,
+    is_release,
+    observed_value,
+)
 
 _LATE = (
     " If {name!r} is a parameter with one entry per record, sample with pymc_privacy.sample, or "
@@ -186,7 +192,8 @@ def _database(model: Model, records: list[TensorVariable], factors: Factors) -> 
         releases=tuple(releases),
         record_factors=tuple(others),
         size=len(start[model.rvs_to_values[records[0]].name]),
-        exchangeable=probe.exchangeable(),
+        # Of two records in different groups, each enters another total.
+        exchangeable=all(groups_of(r) is None for r in releases) and probe.exchangeable(),
     )
 
 

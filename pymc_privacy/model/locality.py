@@ -329,6 +329,11 @@ def with_known_width(contributions: TensorVariable, model: Model) -> TensorVaria
     return pt.specify_shape(contributions, (None, width))
 
 
+def number_of_rows(contributions: TensorVariable, model: Model) -> int:
+    """Return how many records contribute."""
+    return _length(model, contributions, 0, probing_point(model))
+
+
 def _length(model: Model, contributions: TensorVariable, axis: int, start: Point) -> int:
     length = contributions.type.shape[axis]
     if length is None:

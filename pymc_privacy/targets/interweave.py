@@ -168,11 +168,13 @@ def misfit_of_releases(
     mechanisms = [release.owner.op.mechanism for release in statistics]
     if not statistics or not all(isinstance(m, _ADDITIVE) for m in mechanisms):
         return pt.zeros(0), np.empty(0)
-    parts = [pt.atleast_1d(statistic) for statistic in statistics.values()]
     scales = [
-        np.broadcast_to(m.scale, part.type.shape) for m, part in zip(mechanisms, parts, strict=True)
+        np.broadcast_to(m.scale, statistic.type.shape).ravel()
+        for m, statistic in zip(mechanisms, statistics.values(), strict=True)
     ]
-    published = [pt.atleast_1d(model.rvs_to_values[release]) for release in statistics]
+    # By group there is a matrix of them.
+    parts = [statistic.ravel() for statistic in statistics.values()]
+    published = [model.rvs_to_values[release].ravel() for release in statistics]
     misfit = pt.concatenate(parts) - pt.concatenate(published).astype("float64")
     return misfit, 1 / np.concatenate(scales) ** 2
 

@@ -17,6 +17,7 @@ from pymc_privacy.algorithms.proposals.students import Mixture
 from pymc_privacy.functions.plain import plain_function
 from pymc_privacy.model.factors import factors_of, log_densities
 from pymc_privacy.model.points import Point, prior_points
+from pymc_privacy.model.releases import groups_of
 from pymc_privacy.targets.base import ParameterProgram
 from pymc_privacy.targets.record_sweep import RecordTarget
 
@@ -80,7 +81,7 @@ class FreshDatabases:
         self, rng: np.random.Generator, point: Point, mixture: Mixture, offers: int
     ) -> refresh.Info:
         """Offer fresh databases to a point, which is changed in place where one is taken."""
-        totals = [target.state_at(point).contributions.sum(axis=1) for target in self._targets]
+        totals = [t.noise.totals(t.state_at(point).contributions) for t in self._targets]
         here = self._log_density(point, totals)
         state = refresh.State(self._program.flatten(point), here, None)
 
@@ -103,7 +104,7 @@ class FreshDatabases:
                 records[name] = np.array(drawn)
             # What is not all finite numbers is never taken.
             finite = ratio is None
-            totals.append(target.proposed.sum(axis=1) if finite else np.full(1, math.nan))
+            totals.append(target.noise.totals(target.proposed) if finite else np.full(1, math.nan))
         q = self._program.flatten(point)
         return refresh.State(q, self._log_density(point, totals), records)
 
@@ -131,10 +132,12 @@ class FreshDatabases:
 def _log_noise(target: RecordTarget, total: np.ndarray) -> float:
     """Return the log density of the releases of one database."""
     offsets, value = target.noise.offsets, 0.0
-    mechanisms = target.database.mechanisms
+    releases, mechanisms = target.database.releases, target.database.mechanisms
     for k, mechanism in enumerate(mechanisms):
         release = target.noise.release[offsets[k, 0] : offsets[k + 1, 0]]
         statistic = total[offsets[k, 1] : offsets[k + 1, 1]]
+        if groups_of(releases[k]) is not None:
+            release, statistic = (a.reshape(releases[k].type.shape) for a in (release, statistic))
         with np.errstate(all="ignore"):
             value += float(np.sum(mechanism.log_density(release, statistic)))
     return value

@@ -36,6 +36,15 @@ def normals():
 
 
 @model
+def groups():
+    group = np.array([0, 2, 1, 0, 2, 2, 0, 2, 1, 2])
+    mu = pm.Normal("mu")
+    theta = pm.Normal("theta", mu, 1.0, shape=3)
+    x = pm.Normal("x", theta[group], 1.0, shape=10)
+    pmp.Privatized("s", x, pmp.Laplace(scale=2.0), by=group, observed=[3.0, -1.0, 2.0])
+
+
+@model
 def regression():
     mu, slope = pm.Normal("mu"), pm.Normal("slope", 0, 2, shape=2)
     sigma = pm.HalfNormal("sigma")
