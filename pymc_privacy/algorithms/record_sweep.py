@@ -89,7 +89,7 @@ def step(
         # Nothing is known of the records that their proposals did not know.
         return state, Info(np.ones(size, dtype=np.bool_), 1.0, 1.0)
     # A Metropolis test accepts when log U < log ratio; -log U is standard exponential.
-    slack = rng.standard_exponential(size)
+    slack = np.asarray(rng.standard_exponential(size))
     ratio = np.zeros(size) if log_weight_ratio is None else log_weight_ratio
     if not noise.laws:
         # Without a central release nothing ties the records to each other.

@@ -85,12 +85,14 @@ class LinearMeasurementsRV(PrivatizedRV):
         self.matrix = matrix
         super().__init__(**props)
 
-    def rng_fn(self, rng: np.random.Generator, counts: np.ndarray, size: Any = None) -> np.ndarray:
+    def rng_fn(
+        self, rng: np.random.Generator, *parameters: np.ndarray, size: Any = None
+    ) -> np.ndarray:
         """Draw a release; seedable, and so for simulation only."""
-        totals = self.matrix.values @ counts
+        totals = self.matrix.values @ parameters[0]
         return np.asarray(self.mechanism.simulate(rng, totals)).astype(self.dtype)
 
-    def statistic(self, contributions: TensorVariable) -> TensorVariable:
+    def statistic(self, contributions: TensorVariable, *group: TensorVariable) -> TensorVariable:
         """Return the totals."""
         return self.matrix.times(contributions)
 

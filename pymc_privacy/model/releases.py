@@ -47,14 +47,14 @@ class PrivatizedRV(RandomVariable):
         super().__init__(**props)
 
     def rng_fn(
-        self, rng: np.random.Generator, contributions: np.ndarray, *group: Any, size: Any = None
+        self, rng: np.random.Generator, *parameters: np.ndarray, size: Any = None
     ) -> np.ndarray:
         """Draw a release; seedable, and so for simulation only."""
-        statistic = self.total(contributions, *group)
+        statistic = self.total(*parameters)
         return np.asarray(self.mechanism.simulate(rng, statistic)).astype(self.dtype)
 
-    def total(self, contributions: np.ndarray, *group: np.ndarray) -> np.ndarray:
-        """Return what the mechanism adds its noise to, for numbers."""
+    def total(self, contributions: np.ndarray, *group: Any) -> np.ndarray:
+        """Return what the mechanism adds its noise to, for numbers; more arguments are ignored."""
         if self.groups is None:
             return contributions.sum(axis=0) if self.sums else contributions
         # As for a sum, truth values are counted.
