@@ -15,6 +15,7 @@ from pymc_privacy.distributions.linear_measurements import LinearMeasurements
 from pymc_privacy.distributions.noisy_count import NoisyCount
 from pymc_privacy.distributions.privatized import Privatized
 from pymc_privacy.distributions.records import Records
+from pymc_privacy.distributions.sums import Sum
 from pymc_privacy.inference.importance_sample import importance_sample
 from pymc_privacy.inference.intervals import posterior_interval
 from pymc_privacy.inference.maximum_likelihood import maximum_likelihood
@@ -165,6 +166,7 @@ __all__ = [
     "Slope",
     "Stream",
     "Study",
+    "Sum",
     "Suppressed",
     "TableMechanism",
     "TruncatedLaplace",

@@ -1043,6 +1043,15 @@ def cases(folder):
                 mechanism="mechanism",
                 observed="observed",
                 invariants="object?",
+                at_least="object?",
+                at_most="object?",
+            ),
+        ],
+        "Sum": [
+            Case(
+                lambda over, groups: pmp.Sum(over=over, within=groups),
+                {"over": "race", "groups": {"tract": ["a", "b", "a"]}},
+                groups="mapping?",
             ),
         ],
         "sample": [

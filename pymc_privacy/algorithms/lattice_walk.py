@@ -8,11 +8,13 @@ Three kinds of moves keep B c. A *single* moves a cell that no exact total holds
 k from one cell to another that the same totals hold; where these do not connect all tables with
 the same totals, a *direction* adds a vector of the integer kernel of B. All are proposed
 symmetrically, whatever the counts are, so that the acceptance ratio is that of the target. Which
-counts are possible, such as those >= 0, is for p_i to say.
+counts are possible, such as those >= 0, is for p_i to say. Totals with bounds are rows without
+noise: a move that leaves its bounds is refused.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -34,6 +36,14 @@ class Measurements(NamedTuple):
     scale: np.ndarray
     gaussian: np.ndarray
     """Whether log eta is -d² / (2 scale²), rather than -|d| / scale, up to a constant."""
+    least: np.ndarray
+    """What totals are not less than; minus infinity where nothing is known of it."""
+    most: np.ndarray
+
+    @property
+    def noise(self) -> tuple[np.ndarray, ...]:
+        """Return what the noise of a total is computed from: all but the bounds."""
+        return tuple(self[: len(self) - 2])
 
     def totals(self, counts: np.ndarray) -> np.ndarray:
         """Return A c."""
@@ -53,22 +63,23 @@ class Settings(NamedTuple):
     """How far moves go."""
 
     scales: np.ndarray
-    """Shape (2, cells): the mean length of moves alone and in pairs."""
+    """Shape (kinds, cells): the mean length of moves alone, and in pairs of each kind."""
 
 
 class Offers(NamedTuple):
-    """Moves that were offered, one per row of cells, and which of them were accepted."""
+    """Moves of one kind that were offered, one per row of cells, and which were accepted."""
 
+    kind: int
+    """0 alone, 1 in pairs, and more in pairs that other totals hold too."""
     cells: np.ndarray
     """Shape (moves, 2); a pair of a cell with itself is a cell alone."""
     accepted: np.ndarray
 
 
 class Info(NamedTuple):
-    """What happened to moves of one cell, of pairs, and along directions."""
+    """What happened to moves of cells alone and in pairs, and along directions."""
 
-    single: Offers
-    pair: Offers
+    offers: tuple[Offers, ...]
     directions: np.ndarray
     """Which directions were accepted."""
 
@@ -108,28 +119,39 @@ def step(
     -------
     State, Info
     """
+    # Which other totals hold a pair does not depend on the counts either.
+    ways = [0, *([] if not fibre.finer else [1 + int(rng.integers(len(fibre.finer)))])]
+    kinds = [(0, fibre.singles), *((1 + way, fibre.draw_pairs(rng, way)) for way in ways)]
     offers = []
-    for cells, scales in zip((fibre.singles, fibre.draw_pairs(rng)), settings.scales, strict=True):
+    for kind, cells in kinds:
         accepted = np.empty(0, dtype=np.bool_)
         if len(cells):
-            moves = _symmetric(rng, scales[cells].min(axis=1))
+            moves = _symmetric(rng, settings.scales[kind][cells].min(axis=1))
             accepted = _offer(rng, state, cells, moves, measurements, density)
-        offers.append(Offers(cells, accepted))
+        offers.append(Offers(kind, cells, accepted))
     directions = [
         _offer_direction(rng, state, vector, measurements, density)
         for vector in fibre.draw_directions(rng)
     ]
-    single, pair = offers
-    return state, Info(single, pair, np.array(directions, dtype=np.bool_))
+    return state, Info(tuple(offers), np.array(directions, dtype=np.bool_))
 
 
 def accepted(infos: Sequence[Info]) -> tuple[float, float, float]:
-    """Return the fraction of accepted moves of each kind in several steps, nan where none were."""
-    kinds = zip(*((i.single.accepted, i.pair.accepted, i.directions) for i in infos), strict=True)
-    single, pair, directions = (np.concatenate(kind) for kind in kinds)
-    with np.errstate(invalid="ignore"):
-        found = [np.divide(kind.sum(), kind.size) for kind in (single, pair, directions)]
-    return float(found[0]), float(found[1]), float(found[2])
+    """Return the fraction of accepted moves alone, in pairs and along directions.
+
+    It is nan where there were none.
+    """
+    offers = [offer for info in infos for offer in info.offers]
+    kinds = (
+        [offer.accepted for offer in offers if offer.kind == 0],
+        [offer.accepted for offer in offers if offer.kind > 0],
+        [info.directions for info in infos],
+    )
+    found = []
+    for kind in kinds:
+        moves = np.concatenate(kind)
+        found.append(float(moves.mean()) if moves.size else math.nan)
+    return found[0], found[1], found[2]
 
 
 def _symmetric(rng: np.random.Generator, length: np.ndarray) -> np.ndarray:
@@ -181,6 +203,8 @@ def _offer_direction(
 
 def log_noise(totals: np.ndarray, measurements: Measurements) -> float:
     """Return the log density of the noisy totals, up to a constant."""
+    if np.any((totals < measurements.least) | (totals > measurements.most)):
+        return -math.inf
     distance = abs(measurements.release - totals) / measurements.scale
     return float(-np.where(measurements.gaussian, 0.5 * distance**2, distance).sum())
 
@@ -188,7 +212,7 @@ def log_noise(totals: np.ndarray, measurements: Measurements) -> float:
 @compiled
 def _scan(
     pairs, moves, slack, there, counts, totals, here, starts, rows, entries, release, scale,
-    gaussian, accepted,
+    gaussian, least, most, accepted,
 ):  # fmt: skip
     """Accept or reject each move in turn; ``totals`` is kept running."""
     for j in range(pairs.shape[0]):
@@ -203,7 +227,11 @@ def _scan(
             ratio += shift(
                 second, -moves[j], totals, starts, rows, entries, release, scale, gaussian
             )
-        accepted[j] = ratio + slack[j] >= 0.0
+        accepted[j] = (
+            ratio + slack[j] >= 0.0
+            and is_inside(first, totals, starts, rows, least, most)
+            and is_inside(second, totals, starts, rows, least, most)
+        )
         if accepted[j]:
             counts[first] += moves[j]
             here[first] = there[first]
@@ -233,6 +261,16 @@ def shift(cell, move, totals, starts, rows, entries, release, scale, gaussian):
 
 
 @compiled
+def is_inside(cell, totals, starts, rows, least, most):
+    """Tell whether all totals with a cell are within their bounds."""
+    for e in range(starts[cell], starts[cell + 1]):
+        r = rows[e]
+        if totals[r] < least[r] or totals[r] > most[r]:
+            return False
+    return True
+
+
+@compiled
 def _restore(cell, move, totals, starts, rows, entries):
     for e in range(starts[cell], starts[cell + 1]):
         totals[rows[e]] -= entries[e] * move
@@ -243,16 +281,35 @@ def stack(
     releases: Sequence[Any],
     scales: Sequence[Any],
     gaussian: Sequence[bool],
+    bounds: Sequence[tuple[Any, Any, Any]] = (),
 ) -> Measurements:
-    """Put the rows of several measurements under each other."""
-    parts = [sparse.csr_array(a).astype(np.float64) for a in matrices]
+    """Put the rows of several measurements under each other, and below them totals with bounds.
+
+    ``bounds`` are matrices with the least and the most of each of their rows.
+    """
+    rows = [
+        (a, y, s, g, -math.inf, math.inf)
+        for a, y, s, g in zip(matrices, releases, scales, gaussian, strict=True)
+    ]
+    # On an infinite scale every total is as likely.
+    rows += [(a, 0.0, math.inf, True, least, most) for a, least, most in bounds]
+    parts = [sparse.csr_array(a).astype(np.float64) for a, *_ in rows]
     matrix = sparse.csc_array(sparse.vstack(parts, format="csc"))
     matrix.sort_indices()
+
+    def column(place: int, dtype: Any = np.float64) -> np.ndarray:
+        values = [np.asarray(row[place], dtype=dtype) for row in rows]
+        return np.concatenate(
+            [np.broadcast_to(v, a.shape[0]) for v, a in zip(values, parts, strict=True)]
+        )
+
     return Measurements(
         matrix.indptr.astype(np.int64),
         matrix.indices.astype(np.int64),
         matrix.data,
-        np.concatenate([np.asarray(y, dtype=np.float64) for y in releases]),
-        np.concatenate([np.broadcast_to(s, len(y)) for s, y in zip(scales, releases, strict=True)]),
-        np.concatenate([np.full(len(y), g) for g, y in zip(gaussian, releases, strict=True)]),
+        column(1),
+        column(2),
+        column(3, np.bool_),
+        column(4),
+        column(5),
     )

@@ -69,7 +69,8 @@ def compare_lattice(
 ) -> Iterator[Comparison]:
     """Compare the moves of counts, and of parameters that carry them, with the model."""
     # A draw from the prior seldom has the exact totals; what counts is that moves keep them.
-    names = [name for name in reference.factors if name not in set(lattice.exact_names)]
+    apart = {*lattice.exact_names, *lattice.bound_names}
+    names = [name for name in reference.factors if name not in apart]
     for label, here, there in pairs:
         before = reference.terms(here)
         yield from _moves(lattice, reference, names, before, here, label)
@@ -86,11 +87,12 @@ def _moves(
     label: str,
 ) -> Iterator[Comparison]:
     rng = np.random.default_rng(3)
-    singles, pairs = lattice.fibre.singles, lattice.fibre.draw_pairs(rng)
-    for kind, moved in (("alone", singles), ("in pairs", pairs)):
+    fibre = lattice.fibre
+    ways = [fibre.draw_pairs(rng, way) for way in range(1 + len(fibre.finer))]
+    for kind, moved in (("alone", fibre.singles), *(("in pairs", pairs) for pairs in ways)):
         for first, second in rng.permutation(moved)[:_MOST_MOVES]:
             for length in _LENGTHS:
-                vector = np.zeros(here[lattice.name].size, dtype=np.int64)
+                vector = np.zeros(lattice.cells, dtype=np.int64)
                 vector[first] += length
                 vector[second] -= length * (first != second)
                 what = f"the change of the log density when cells move {kind} ({label})"
@@ -112,15 +114,16 @@ def _move(
     cells: np.ndarray,
     what: str,
 ) -> Iterator[Comparison]:
-    counts = np.array(here[lattice.name], dtype=np.int64)
-    moved = here | {lattice.name: (counts + vector).astype(here[lattice.name].dtype)}
+    counts = lattice.read(here)
+    moved = dict(here)
+    lattice.write(moved, counts + vector)
     totals = lattice.noisy.totals(counts)
     with np.errstate(invalid="ignore"):
         change = lattice.density(here, counts + vector) - lattice.density(here, counts)
         found = float(np.sum(change[cells]))
     # The running totals of the moves themselves.
     for cell in np.flatnonzero(vector):
-        found += lattice_walk.shift(cell, vector[cell], totals, *lattice.noisy)
+        found += lattice_walk.shift(cell, vector[cell], totals, *lattice.noisy.noise)
     after = reference.terms(moved)
     # Where a cell cannot be what it was drawn as, others may still move.
     if not math.isnan(found):
@@ -128,6 +131,9 @@ def _move(
         yield rounded(Comparison(what, expected, found), before, after, names)
     exact = np.zeros(lattice.exact.shape[0])
     yield Comparison(f"{what}, exact totals", exact, lattice.exact @ vector)
+    inside = [bool(np.all(after.by_name[name] == 0.0)) for name in lattice.bound_names]
+    kept = np.all((totals >= lattice.noisy.least) & (totals <= lattice.noisy.most))
+    yield Comparison(f"{what}, within bounds", all(inside), kept)
 
 
 def _difference(before: Terms, after: Terms, names: Collection[str]) -> float:
@@ -148,26 +154,27 @@ def _carried(
     assert carry is not None  # or there is nothing to compare
     here, there = points
     others = [n for n in reference.factors if n not in {carry.counts, *carry.measurements}]
-    counts, more = (np.array(p[lattice.name], dtype=np.int64) for p in points)
+    counts, more = (lattice.read(p) for p in points)
     more = np.roll(more, 1) + 1
     program = carry.at(here)
     log_g, rates = program(carry.layout.flatten(here), counts)
     before = reference.terms(here)
     own = special.xlogy(counts, rates) - rates - special.gammaln(counts + 1.0)
     what = f"the log probability of each Poisson count ({label})"
-    yield Comparison(what, before.by_name[carry.counts], own, before.scale)
+    yield Comparison(what, before.by_name[carry.counts].ravel(), own, before.scale)
     moved = here | carry.layout.unflatten(carry.layout.flatten(there))
     seen = more if carry.sees_counts else counts
     there_g, _ = program(carry.layout.flatten(there), seen)
-    after = reference.terms(moved | {lattice.name: more.astype(here[lattice.name].dtype)})
+    lattice.write(moved, more)
+    after = reference.terms(moved)
     what = f"the change of the log density of all but the counts ({label})"
     yield log_density_change(what, before, after, others, there_g - log_g)
     # Whatever the rates are, and wherever people are.
     rng = np.random.default_rng(5)
     some, other = rng.lognormal(size=(2, counts.size))
     people = rng.poisson(9.0, counts.size)
-    for held in carry.groupings:
-        found = poisson_carry.carry(rng, people, some, other, held)
+    for groups in carry.groupings:
+        found = poisson_carry.carry(rng, people, some, other, groups)
         what = f"exact totals of carried counts ({label})"
         yield Comparison(what, lattice.exact @ people, lattice.exact @ found)
 

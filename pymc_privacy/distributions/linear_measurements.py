@@ -1,9 +1,8 @@
-"""`LinearMeasurements`: noisy totals of latent counts, and totals that are known exactly."""
+"""`LinearMeasurements`: noisy totals of latent counts, and totals of which more is known."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from hashlib import sha256
+import math
 from typing import Any
 
 import numpy as np
@@ -11,124 +10,31 @@ import pytensor.tensor as pt
 from scipy import sparse
 
 from pymc_privacy._compat import (
-    INTERPRETED,
     Distribution,
     Model,
     TensorVariable,
     Variable,
-    _logprob,
-    _support_point,
     check_new_name,
     modelcontext,
 )
-from pymc_privacy.algorithms.numerics.integer_kernel import some_table
-from pymc_privacy.arguments import integers, refusal, shown
+from pymc_privacy.algorithms.numerics.integer_kernel import fibre_of, some_table
+from pymc_privacy.arguments import integers, reals, refusal, shown
+from pymc_privacy.distributions.measured_totals import (
+    LatticeCounts,
+    LinearMeasurementsRV,
+    Matrix,
+    flat,
+    known_totals,
+    shape_of,
+)
+from pymc_privacy.distributions.sums import Rows, Sum
 from pymc_privacy.errors import ArgumentError, MechanismError, RecordError, ReleaseError
 from pymc_privacy.mechanisms import Mechanism
-from pymc_privacy.mechanisms.exact import Exact
+from pymc_privacy.mechanisms.exact import AtLeast, AtMost, Exact
 from pymc_privacy.mechanisms.tails import LOG_CONCAVE
-from pymc_privacy.model.marks import Mark, is_record, mark
-from pymc_privacy.model.releases import PrivatizedRV, check_release
+from pymc_privacy.model.marks import is_record, mark
+from pymc_privacy.model.releases import check_release, release_numbers
 from pymc_privacy.model.support import support
-
-# Up to so many entries a matrix is multiplied as it is.
-_SMALL = 10_000
-
-
-class LatticeCounts(Mark):
-    """The operation draws latent counts, of which totals are known, some of them exactly."""
-
-    table: tuple[int, ...] | None = None
-    """Counts that have the exact totals, to start from."""
-
-
-class Matrix:
-    """A matrix of integers that can be compared and hashed, as properties of operations are."""
-
-    def __init__(self, values: sparse.csr_array):
-        self.values = values
-        parts = (values.indptr.astype(np.int64), values.indices.astype(np.int64), values.data)
-        self._digest = sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Matrix):
-            return False
-        return (self.values.shape, self._digest) == (other.values.shape, other._digest)
-
-    def __hash__(self) -> int:
-        return hash((self.values.shape, self._digest))
-
-    def __repr__(self) -> str:
-        rows, columns = self.values.shape
-        return f"Matrix({rows} x {columns}, {self._digest[:16]})"
-
-    def times(self, counts: TensorVariable) -> TensorVariable:
-        """Return the matrix times the counts, at a cost in proportion to its entries."""
-        rows, columns = self.values.shape
-        if rows * columns <= _SMALL:
-            return pt.as_tensor(self.values.toarray()) @ counts
-        entries = self.values.tocoo()
-        if rows == columns == entries.nnz and np.array_equal(entries.coords[0], entries.coords[1]):
-            return entries.data * counts if np.any(entries.data != 1) else counts
-        where, which = (place.astype(np.int64) for place in entries.coords)
-        return pt.inc_subtensor(pt.zeros(rows, dtype="int64")[where], entries.data * counts[which])
-
-
-class LinearMeasurementsRV(PrivatizedRV):
-    """Noisy totals, drawn by the mechanism from a matrix times the counts."""
-
-    name = "linear_measurements"
-    _print_name = ("LinearMeasurements", "\\operatorname{LinearMeasurements}")
-    __props__ = (*PrivatizedRV.__props__, "matrix")
-
-    def __init__(self, *, matrix: Matrix, **props: Any):
-        self.matrix = matrix
-        super().__init__(**props)
-
-    def rng_fn(
-        self, rng: np.random.Generator, *parameters: np.ndarray, size: Any = None
-    ) -> np.ndarray:
-        """Draw a release; seedable, and so for simulation only."""
-        totals = self.matrix.values @ parameters[0]
-        return np.asarray(self.mechanism.simulate(rng, totals)).astype(self.dtype)
-
-    def statistic(self, contributions: TensorVariable, *group: TensorVariable) -> TensorVariable:
-        """Return the totals."""
-        return self.matrix.times(contributions)
-
-
-@_logprob.register(LinearMeasurementsRV)
-def _linear_measurements_logprob(
-    op: LinearMeasurementsRV,
-    values: Sequence[TensorVariable],
-    rng: Variable,
-    size: Variable,
-    counts: TensorVariable,
-    **kwargs: Any,
-) -> TensorVariable:
-    [release] = values
-    return op.mechanism.log_density(release, op.statistic(counts))
-
-
-@_support_point.register(LinearMeasurementsRV)
-def _linear_measurements_support_point(
-    op: LinearMeasurementsRV,
-    rv: TensorVariable,
-    rng: Variable,
-    size: Variable,
-    counts: TensorVariable,
-) -> TensorVariable:
-    return op.statistic(counts).astype(rv.dtype)
-
-
-@_support_point.register(LatticeCounts)
-def _lattice_counts_support_point(
-    op: LatticeCounts, rv: TensorVariable, *inputs: Variable
-) -> TensorVariable:
-    if op.table is None:
-        # A draw given where the parameters start, which has a density there.
-        return rv
-    return pt.as_tensor(np.array(op.table)).astype(rv.dtype)
 
 
 class LinearMeasurements(Distribution):
@@ -136,8 +42,8 @@ class LinearMeasurements(Distribution):
 
     With counts c, the release is :math:`y = A c + \text{noise}`, a row of A for each
     total. Totals may overlap: blocks, the tracts they add up to, the county. Totals that are
-    known exactly (invariants) are kept by every draw. The counts stay in the model;
-    `pm.sample` updates them with :class:`~pymc_privacy.LatticeWalk`.
+    known exactly (invariants) are kept by every draw, and so are bounds. The counts stay in the
+    model; `pm.sample` updates them with :class:`~pymc_privacy.LatticeWalk`.
 
     Where every count is released once, on its own, :class:`~pymc_privacy.NoisyCount` is
     faster.
@@ -146,33 +52,43 @@ class LinearMeasurements(Distribution):
     ----------
     name : str
     counts : TensorVariable
-        A vector of counts of the model, independent given their parameters, such as
-        ``pm.Poisson("c", mu, shape=n)``.
-    matrix : array_like or sparse array
-        Integers, of shape (totals, counts). For more than a few hundred counts give one of SciPy's
-        sparse arrays, such as ``scipy.sparse.eye_array(n, dtype=int)``.
+        Counts of the model, independent given their parameters: a table with any number of dims,
+        such as ``pm.Poisson("people", mu, dims=("tract", "race"))``.
+    matrix : Sum, array_like or sparse array
+        Which totals: a :class:`~pymc_privacy.Sum` over dims of the table; or integers, of shape
+        (totals, counts), with the counts in the order of C. For more than a few hundred counts give
+        one of SciPy's sparse arrays, such as ``scipy.sparse.eye_array(n, dtype=int)``.
     mechanism : Laplace, DiscreteLaplace, Gaussian or DiscreteGaussian
         With one scale, or one for each total. What the census publishes is the variance:
         see :func:`~pymc_privacy.discrete_gaussian_scale`.
     observed : array_like
-        The release, one number per row of the matrix.
-    invariants : (array_like, array_like), optional
-        A matrix and the exact totals that belong to its rows. They become an observed variable
-        of their own, ``name + "_invariants"``. A table with a multinomial law is one of Poisson
-        counts whose total is such an invariant.
-    dims : str, optional
+        The release: one number per row of the matrix, or a table of the totals of a ``Sum``. Such a
+        table may also be given as one vector, in the order of C.
+    invariants : (Sum or array_like, array_like), optional
+        Other totals, as ``matrix`` is given, and their exact values. They become an observed
+        variable of their own, ``name + "_invariants"``. A table with a multinomial law is one of
+        Poisson counts whose total is such an invariant.
+    at_least, at_most : (Sum or array_like, array_like), optional
+        Totals and what they do not fall below, or do not exceed; infinite for those without
+        a bound. Observed variables ``name + "_at_least"`` and ``name + "_at_most"``. A count, or a
+        total of counts, that is at most 0 is a structural zero. Bounds must be nested with each
+        other and with all exact totals: each pair disjoint, or one within the other.
+    dims : str or sequence of str, optional
+        Of the release; those of the counts that a ``Sum`` leaves as they are, by default.
 
     Raises
     ------
     RecordError
-        If the counts are not a vector of independent integers of the model, of known length.
+        If the counts are not a table of independent integers of the model.
     MechanismError
         If the noise is another, or there are neither one scale nor one for each total.
     ReleaseError
-        If matrix, release or invariants do not fit the counts, or no counts have the exact totals.
+        If matrix, release, invariants or bounds do not fit the counts, no counts have the exact
+        totals within the bounds, or bounds cross.
 
     See Also
     --------
+    Sum : Totals by the names of dims.
     NoisyCount : Counts that are each released on their own.
     LatticeWalk : The step that moves the counts.
     discrete_gaussian_scale : Sigma from a published variance.
@@ -208,6 +124,8 @@ class LinearMeasurements(Distribution):
         *,
         observed: Any,
         invariants: tuple[Any, Any] | None = None,
+        at_least: tuple[Any, Any] | None = None,
+        at_most: tuple[Any, Any] | None = None,
         dims: Any = None,
     ) -> TensorVariable:
         """Add the release to the model on the context stack, and mark its counts."""
@@ -215,35 +133,46 @@ class LinearMeasurements(Distribution):
         check_new_name(name, model, ReleaseError)
         _check_counts(name, counts, model)
         _check_mechanism(mechanism)
-        checked = _as_matrix(name, matrix, counts)
-        observed = _checked(name, observed, checked, mechanism)
+        table = _Table(model, counts)
+        rows = table.rows(name, matrix, dims)
+        values = _checked(name, observed, rows, mechanism)
+        known = [
+            _known(f"{name}_{what}", what, given, table, law)
+            for what, given, law in (
+                ("invariants", invariants, Exact()),
+                ("at_least", at_least, AtLeast()),
+                ("at_most", at_most, AtMost()),
+            )
+            if given is not None
+        ]
         release = super().__new__(
-            cls, name, counts, checked, mechanism, observed=observed, dims=dims
+            cls,
+            name,
+            flat(counts),
+            rows,
+            mechanism,
+            observed=values,
+            dims=rows.dims if dims is None else dims,
         )
         mark(counts, LatticeCounts, "lattice_walk")
-        if invariants is not None:
-            if not isinstance(invariants, list | tuple) or len(invariants) != 2:
-                wanted = "a pair: a matrix and the exact totals of its rows"
-                raise refusal("invariants", wanted, invariants, error=ReleaseError)
-            fixed = _as_matrix(f"{name}_invariants", invariants[0], counts)
-            totals = _checked(f"{name}_invariants", invariants[1], fixed, Exact())
-            super().__new__(
-                cls, f"{name}_invariants", counts, fixed, Exact(), observed=totals.astype(np.int64)
-            )
+        for own, totals, bound, law in known:
+            super().__new__(cls, own, flat(counts), totals, law, observed=bound)
+        if known:
             _start_within(counts, model)
         return release
 
     @classmethod
     def dist(
-        cls, counts: TensorVariable, matrix: sparse.csr_array, mechanism: Mechanism, **kwargs: Any
+        cls, counts: TensorVariable, rows: Rows, mechanism: Mechanism, **kwargs: Any
     ) -> TensorVariable:
         """Make an unnamed release of totals."""
         kwargs.pop("shape", None)
         op = LinearMeasurementsRV(
-            matrix=Matrix(matrix),
+            matrix=Matrix(rows.matrix),
+            shape=rows.shape,
             mechanism=mechanism,
             local=True,
-            signature=f"(cells)->({matrix.shape[0]})",
+            signature=f"(cells)->({','.join(map(str, rows.shape))})",
             dtype=mechanism.release_dtype,
         )
         rng = kwargs.pop("rng", None) or pt.random.shared_rng(seed=None)
@@ -251,45 +180,30 @@ class LinearMeasurements(Distribution):
         return release
 
 
-def measurements_of(model: Model, counts: TensorVariable) -> list[TensorVariable]:
-    """Return all measurements of some counts, exact ones included."""
-    return [
-        rv
-        for rv in model.observed_RVs
-        if isinstance(rv.owner.op, LinearMeasurementsRV)
-        and rv.owner.op.dist_params(rv.owner)[0] is counts
-    ]
+class _Table:
+    """A table of counts of a model: its lengths and the names of its dims."""
 
+    def __init__(self, model: Model, counts: TensorVariable):
+        self.model, self.counts = model, counts
+        self.shape = shape_of(model, counts)
+        self.names = list(model.named_vars_to_dims.get(counts.name) or [None] * counts.ndim)
 
-def is_exact(measurement: TensorVariable) -> bool:
-    """Tell whether totals are known exactly."""
-    return isinstance(measurement.owner.op.mechanism, Exact)
-
-
-def exact_totals(model: Model, counts: TensorVariable) -> tuple[sparse.csr_array, np.ndarray]:
-    """Return the matrix and the values of all exact totals of some counts."""
-    exact = [rv for rv in measurements_of(model, counts) if is_exact(rv)]
-    cells = counts.type.shape[0]
-    matrices = [rv.owner.op.matrix.values for rv in exact]
-    values = [model.rvs_to_values[rv].eval(mode=INTERPRETED) for rv in exact]
-    return (
-        under_each_other(cells, matrices),
-        np.concatenate([np.empty(0, dtype=np.int64), *values]),
-    )
-
-
-def under_each_other(cells: int, matrices: Sequence[sparse.csr_array]) -> sparse.csr_array:
-    """Return the rows of several matrices, perhaps of none."""
-    none = sparse.csr_array((0, cells), dtype=np.int64)
-    return sparse.csr_array(sparse.vstack([none, *matrices], format="csr"))
+    def rows(self, name: str, matrix: Any, dims: Any = None) -> Rows:
+        """Return the totals that a user means."""
+        if isinstance(matrix, Sum):
+            named = [dims] if isinstance(dims, str) else list(dims or ())
+            coords = [self.model.coords.get(dim) for dim in named]
+            return matrix.rows(self.shape, self.names, coords)
+        found = _as_matrix(name, matrix, math.prod(self.shape))
+        return Rows(found, (found.shape[0],))
 
 
 def _check_counts(name: str, counts: Any, model: Model) -> None:
     own = isinstance(counts, TensorVariable) and counts in model.free_RVs
-    if not own or counts.ndim != 1 or counts.type.shape[0] is None:
+    if not own or counts.ndim == 0:
         raise RecordError(
-            f"The counts behind {name!r} must be a vector variable of the model of known length, "
-            f"such as pm.Poisson('c', mu, shape=n); got {counts!r}."
+            f"The counts behind {name!r} must be a table of the model, of one dim or more, such as "
+            f"pm.Poisson('c', mu, shape=n); got {counts!r}."
         )
     if not counts.dtype.startswith("int"):
         raise RecordError(
@@ -316,8 +230,35 @@ def _check_mechanism(mechanism: Any) -> None:
         )
 
 
-def _as_matrix(name: str, matrix: Any, counts: TensorVariable) -> sparse.csr_array:
-    cells = counts.type.shape[0]
+def _known(
+    name: str, what: str, given: Any, table: _Table, law: Mechanism
+) -> tuple[str, Rows, np.ndarray, Mechanism]:
+    """Return totals that are known without noise, one after the other, and what is known."""
+    if not isinstance(given, list | tuple) or len(given) != 2:
+        wanted = "a pair: a Sum or a matrix, and a number for each of its totals"
+        raise refusal(what, wanted, given, error=ReleaseError)
+    rows = table.rows(name, given[0])
+    values = given[1]
+    if not isinstance(law, Exact):
+        wanted = "numbers, or infinite where there is no bound"
+        values = reals(
+            f"The bounds {name!r}", values, finite=False, wanted=wanted, error=ReleaseError
+        )
+        if values.shape == () and rows.shape:
+            values = np.full(rows.shape, values)
+        there = np.isfinite(values).ravel()
+        no_bound = np.inf if isinstance(law, AtMost) else -np.inf
+        if values.size != there.size or np.any(values.ravel()[~there] != no_bound):
+            raise refusal(f"The bounds {name!r}", wanted, given[1], error=ReleaseError)
+        if values.size == rows.matrix.shape[0]:
+            matrix = rows.matrix[np.flatnonzero(there)]
+            rows, values = Rows(matrix, (matrix.shape[0],)), values.ravel()[there]
+    checked = _checked(name, values, rows, law).ravel()
+    rows = Rows(rows.matrix, (rows.matrix.shape[0],))
+    return name, rows, checked.astype(np.int64), law
+
+
+def _as_matrix(name: str, matrix: Any, cells: int) -> sparse.csr_array:
     try:
         if not sparse.issparse(matrix):
             return sparse.csr_array(integers("matrix", matrix, shapes=[("n", cells)], flags=True))
@@ -338,26 +279,37 @@ def _as_matrix(name: str, matrix: Any, counts: TensorVariable) -> sparse.csr_arr
         ) from None
 
 
-def _checked(name: str, observed: Any, matrix: sparse.csr_array, mechanism: Mechanism) -> Any:
+def _checked(name: str, observed: Any, rows: Rows, mechanism: Mechanism) -> np.ndarray:
     if isinstance(observed, Variable):
         raise ReleaseError(
             f"The release {name!r} must be plain numbers, because moves are chosen for them before "
             f"sampling; got {observed!r}."
         )
-    scales = np.shape(getattr(mechanism, "scale", 0.0))
-    rows = matrix.shape[0]
-    if scales not in ((), (rows,)):
+    scales, total = np.shape(getattr(mechanism, "scale", 0.0)), rows.matrix.shape[0]
+    if scales not in ((), (total,)):
         raise MechanismError(
-            f"There must be one scale, or one for each of the {rows} totals; got "
+            f"There must be one scale, or one for each of the {total} totals; got "
             f"{scales[0]} scales."
         )
-    expected = pt.tensor(shape=(rows,), dtype="int64")
-    return check_release(name, observed, expected, mechanism, local=True)
+    value = release_numbers(name, observed)
+    if value.shape == rows.shape:
+        value = value.ravel()
+    expected = pt.tensor(shape=(total,), dtype="int64")
+    if len(rows.shape) != 1 and value.shape != (total,):
+        raise ReleaseError(
+            f"The release {name!r} must have shape {rows.shape}, a number for each total, or be a "
+            f"vector of {total} numbers; got observed of shape {value.shape}."
+        )
+    return check_release(name, value, expected, mechanism, local=True).reshape(rows.shape)
 
 
 def _start_within(counts: TensorVariable, model: Model) -> None:
-    """Let chains start at counts that have all exact totals."""
-    matrix, totals = exact_totals(model, counts)
-    least, most = (np.broadcast_to(end, counts.type.shape) for end in support(counts))
-    table = some_table(matrix, totals, least, most)
+    """Let chains start at counts that have all exact totals, within all bounds."""
+    known = known_totals(model, counts)
+    if known.bounded.least.size:
+        # Refuses bounds that no moves are known for.
+        fibre_of(known.exact, bounded=known.bounded)
+    shape = shape_of(model, counts)
+    least, most = (np.broadcast_to(end, shape).ravel() for end in support(counts))
+    table = some_table(known.exact, known.totals, least, most, known.bounded)
     counts.owner.op.table = tuple(table.tolist())

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pymc_privacy._compat import Model, modelcontext
 from pymc_privacy.arguments import choice
-from pymc_privacy.distributions.linear_measurements import LatticeCounts
+from pymc_privacy.distributions.measured_totals import LatticeCounts
 from pymc_privacy.errors import PlotError, PrivacyError
 from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.releases import is_release

@@ -16,7 +16,7 @@ from pymc_privacy._compat import (
     get_seeds_per_chain,
     make_initial_point_fn,
 )
-from pymc_privacy.distributions.linear_measurements import LatticeCounts
+from pymc_privacy.distributions.measured_totals import LatticeCounts
 from pymc_privacy.distributions.starts import starts_of_sizes
 from pymc_privacy.model.factors import factors_of, joint_log_density
 from pymc_privacy.model.locality import Point

@@ -1,4 +1,4 @@
-"""A statistic that was published as it is: an invariant, about which nothing is promised."""
+"""A statistic that was published as it is, or bounded: about neither is anything promised."""
 
 from __future__ import annotations
 
@@ -24,10 +24,55 @@ class Exact(Mechanism):
 
     def log_density(self, release: Any, statistic: Any) -> Any:
         """Return 0 where they agree and minus infinity elsewhere, by operators alone."""
-        differs = 1.0 * (abs(numeric(release) - numeric(statistic)) > 0)
-        with np.errstate(divide="ignore"):
-            return -differs / (1 - differs)
+        return _never(abs(numeric(release) - numeric(statistic)) > 0)
 
     def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
         """Return the statistic."""
         return integer_statistic(statistic)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtLeast(Mechanism):
+    """The release is a number that the statistic does not fall below."""
+
+    discrete: ClassVar[bool] = True
+
+    @property
+    def guarantee(self) -> None:
+        """Promise nothing."""
+        return None
+
+    def log_density(self, release: Any, statistic: Any) -> Any:
+        """Return 0 within the bound and minus infinity elsewhere."""
+        return _never(numeric(statistic) < numeric(release))
+
+    def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
+        """Return the narrowest bound there is."""
+        return integer_statistic(statistic)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtMost(Mechanism):
+    """The release is a number that the statistic does not exceed."""
+
+    discrete: ClassVar[bool] = True
+
+    @property
+    def guarantee(self) -> None:
+        """Promise nothing."""
+        return None
+
+    def log_density(self, release: Any, statistic: Any) -> Any:
+        """Return 0 within the bound and minus infinity elsewhere."""
+        return _never(numeric(statistic) > numeric(release))
+
+    def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
+        """Return the narrowest bound there is."""
+        return integer_statistic(statistic)
+
+
+def _never(outside: Any) -> Any:
+    """Return minus infinity where something holds, and else 0, by operators alone."""
+    outside = 1.0 * outside
+    with np.errstate(divide="ignore"):
+        return -outside / (1 - outside)

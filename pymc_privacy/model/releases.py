@@ -197,7 +197,7 @@ def check_release(
     groups: int | None = None,
 ) -> Any:
     """Return the observed release, which must be one the mechanism can produce."""
-    value = _numbers(name, observed)
+    value = release_numbers(name, observed)
     expected = release_shape(contributions, mechanism, local=local, groups=groups)
     fits = len(expected) == value.ndim and all(
         e in (None, v) for e, v in zip(expected, value.shape, strict=True)
@@ -223,7 +223,7 @@ def check_release(
     return observed if isinstance(observed, Variable) else value
 
 
-def _numbers(name: str, observed: Any) -> np.ndarray:
+def release_numbers(name: str, observed: Any) -> np.ndarray:
     """Return the present value of a release; an entry that is masked is missing, not a number."""
     if isinstance(observed, Variable):
         observed = observed.eval(mode="FAST_COMPILE")

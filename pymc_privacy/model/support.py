@@ -45,6 +45,19 @@ def support(rv: TensorVariable) -> tuple[np.ndarray, np.ndarray]:
     return _number(least, 0.0), _number(most, np.inf)
 
 
+def possible(rv: TensorVariable) -> tuple[np.ndarray, np.ndarray]:
+    """Return both ends of each entry: infinite where nothing is known.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> possible(pm.Normal.dist())
+    (array(-inf), array(inf))
+    """
+    least, most = _ends(rv.owner.op, *law_parameters(rv))
+    return _number(least, -np.inf), _number(most, np.inf)
+
+
 def finite_support(rv: TensorVariable) -> tuple[int, int] | None:
     """Return both ends, if they are known, finite and the same for all entries.
 

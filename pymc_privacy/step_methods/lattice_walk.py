@@ -26,9 +26,10 @@ class LatticeWalk(Courier):
     Chosen by `pm.sample` for the counts of every :class:`~pymc_privacy.LinearMeasurements`. Cells
     move alone where no exact total holds them, and exchange counts with cells that are held by
     the same totals. Where exact totals cross (the margins of a table with two ways), vectors of
-    the integer kernel of the totals are added too, so that all tables can be reached. Poisson
-    counts also move together with their parameters, up to 50 of them, which matters where there
-    is much noise.
+    the integer kernel of the totals are added too, so that all tables can be reached. Cells also
+    exchange counts within the noisy totals that hold both. Poisson counts move together with their
+    parameters too, which matters where there is much noise; of more than 50 parameters some
+    at a time.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ class LatticeWalk(Courier):
 
     def _first(self, tune_steps: int) -> tuple[adaptation.Learnt, ...]:
         return tuple(
-            adaptation.init(t.noisy.starts.size - 1, t.carry.layout.size if t.carry else 0)
+            adaptation.init(t.cells, t.kinds, [b.size for b in t.carry.blocks] if t.carry else ())
             for t in self._lattices
         )
 
@@ -141,8 +142,8 @@ class LatticeWalk(Courier):
             return learnt, math.nan
         state, info = poisson_carry.step(
             self.rng,
-            poisson_carry.init(program.layout.flatten(point), point[lattice.name], lattice.noisy),
-            adaptation.carry_settings(learnt.carry, self._carries),
+            poisson_carry.init(program.layout.flatten(point), lattice.read(point), lattice.noisy),
+            adaptation.carry_settings(learnt.carry, program.blocks, self._carries),
             measurements=lattice.noisy,
             groupings=program.groupings,
             program=program.at(point),
@@ -151,8 +152,8 @@ class LatticeWalk(Courier):
         point |= program.layout.unflatten(state.parameters)
         lattice.write(point, state.counts)
         if self.tune:
-            shape = adaptation.learn_carry(learnt.carry, state.parameters, info.accept)
-            learnt = learnt._replace(carry=shape)
+            shapes = adaptation.learn_carries(learnt.carry, program.blocks, state.parameters, info)
+            learnt = learnt._replace(carry=shapes)
         return learnt, info.accept
 
     def _sweep(
@@ -160,7 +161,7 @@ class LatticeWalk(Courier):
     ) -> tuple[adaptation.Learnt, tuple[float, float, float]]:
         """Make some sweeps of one vector of counts, in the point."""
         density, infos = lattice.density_at(point), []
-        state = lattice_walk.init(point[lattice.name], lattice.noisy, density)
+        state = lattice_walk.init(lattice.read(point), lattice.noisy, density)
         for _ in range(self._sweeps):
             state, info = lattice_walk.step(
                 self.rng,
@@ -181,7 +182,8 @@ class LatticeWalk(Courier):
             check_cells(self._model, rv, point)
             pairs, program = after_tuning(point), lattice.carry
             if program is not None:
-                layout, length = program.layout, math.exp(learnt.carry.log_length)
-                there = half_a_step(layout.flatten(point), learnt.carry.root, length)
+                layout, [shape, *_], [places, *_] = program.layout, learnt.carry, program.blocks
+                there = layout.flatten(point)
+                there[places] = half_a_step(there[places], shape.root, math.exp(shape.log_length))
                 pairs = after_tuning(point, point | layout.unflatten(there))
             yield from compare_lattice(lattice, self._certifier.reference, pairs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -19,45 +20,66 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.algorithms import lattice_walk
 from pymc_privacy.algorithms.numerics.integer_kernel import Fibre, equal_columns, fibre_of
-from pymc_privacy.distributions.linear_measurements import (
-    exact_totals,
+from pymc_privacy.algorithms.proposals.poisson_carry import Held, held
+from pymc_privacy.distributions.measured_totals import (
+    is_bound,
     is_exact,
+    known_totals,
     measurements_of,
+    shape_of,
     under_each_other,
 )
 from pymc_privacy.errors import RecordError
 from pymc_privacy.mechanisms import DiscreteGaussian, Gaussian
 from pymc_privacy.model.factors import (
-    by_row,
     densities_that_see,
     factors_of,
     joint_log_density,
     log_densities,
 )
 from pymc_privacy.model.locality import Probe
+from pymc_privacy.model.mixed_cells import mixed_cells
 from pymc_privacy.model.points import Point, layout_of, probing_point
 from pymc_privacy.model.start import start_of
 from pymc_privacy.targets.base import never_infinite
 
-MOST_PARAMETERS = 50
-"""With more, random moves of all at once would be too short to be of use."""
+MOST_TOGETHER = 50
+"""Of more parameters, random moves of all at once would be too short to be of use."""
+_CHUNK = 10
 
 
 def noisy_totals(model: Model, counts: TensorVariable) -> lattice_walk.Measurements:
-    """Return all noisy totals of some counts."""
-    noisy = [rv for rv in measurements_of(model, counts) if not is_exact(rv)]
+    """Return all noisy totals of some counts, and those with bounds."""
+    noisy = _noisy(model, counts)
     mechanisms = [rv.owner.op.mechanism for rv in noisy]
+    known = known_totals(model, counts)
     return lattice_walk.stack(
         [rv.owner.op.matrix.values for rv in noisy],
-        [model.rvs_to_values[rv].eval(mode=INTERPRETED) for rv in noisy],
+        [model.rvs_to_values[rv].eval(mode=INTERPRETED).ravel() for rv in noisy],
         [np.asarray(mechanism.scale, dtype=np.float64) for mechanism in mechanisms],
         [isinstance(mechanism, Gaussian | DiscreteGaussian) for mechanism in mechanisms],
+        [known.bounded],
     )
+
+
+def _noisy(model: Model, counts: TensorVariable) -> list[TensorVariable]:
+    return [rv for rv in measurements_of(model, counts) if not (is_exact(rv) or is_bound(rv))]
 
 
 def fibre(model: Model, counts: TensorVariable) -> Fibre:
     """Return the moves that keep all exact totals of some counts."""
-    return fibre_of(exact_totals(model, counts)[0])
+    known = known_totals(model, counts)
+    several = _of_several(model, counts)
+    # Each release divides the cells in its own way, and all together in the finest.
+    ways = [*several, under_each_other(known.exact.shape[1], several)] if several else []
+    return fibre_of(known.exact, ways, bounded=known.bounded)
+
+
+def _of_several(model: Model, counts: TensorVariable) -> list[sparse.csr_array]:
+    """Return the rows with several cells of each noisy release that has some."""
+    matrices = [rv.owner.op.matrix.values for rv in _noisy(model, counts)]
+    rows = [matrix[np.flatnonzero(np.diff(matrix.indptr) > 1)] for matrix in matrices]
+    return [matrix for matrix in rows if matrix.shape[0]]
 
 
 CellDensity = Callable[[Point, np.ndarray], np.ndarray]
@@ -66,12 +88,17 @@ CellDensity = Callable[[Point, np.ndarray], np.ndarray]
 def compile_cell_density(
     model: Model, counts: TensorVariable, compile_kwargs: dict | None
 ) -> CellDensity:
-    """Compile the log density of each count, with every other factor that sees it alone."""
+    """Compile the log density of each count, with every other factor that sees it alone.
+
+    Counts and densities are written as one vector, whatever their shape is.
+    """
     weights = _weights(model, counts)
-    _refuse_mixed_cells(model, counts, weights, probing_point(model))
-    terms = [*log_densities(model, [counts]), *weights.values()]
+    point = probing_point(model)
+    _refuse_mixed_cells(model, counts, weights, point)
+    shape = shape_of(model, counts)
     # A term may have several numbers for each count.
-    by_cell = [by_row(term) for term in terms]
+    terms = [*log_densities(model, [counts]), *weights.values()]
+    by_cell = [term.reshape((math.prod(shape), -1)).sum(axis=1) for term in terms]
     value = model.rvs_to_values[counts]
     above = set(ancestors(by_cell))
     others = [v for v in model.value_vars if v in above and v is not value]
@@ -82,7 +109,8 @@ def compile_cell_density(
     dtype = value.dtype
 
     def evaluate(point: Point, at: np.ndarray) -> np.ndarray:
-        return function(at.astype(dtype, copy=False), *(point[name] for name in names))
+        cells = at.reshape(shape).astype(dtype, copy=False)
+        return function(cells, *(point[name] for name in names))
 
     return evaluate
 
@@ -93,8 +121,9 @@ class CarryProgram:
     def __init__(
         self, model: Model, counts: TensorVariable, moves: Fibre, compile_kwargs: dict | None
     ):
+        shape = shape_of(model, counts)
         rate = counts.owner.op.dist_params(counts.owner)[0]
-        [rates] = model.replace_rvs_by_values([pt.broadcast_to(rate, counts.shape)])
+        [rates] = model.replace_rvs_by_values([pt.broadcast_to(rate, shape).ravel()])
         above = set(ancestors([rates]))
         own = [v for v in model.continuous_value_vars if v in above]
         known = {counts, *measurements_of(model, counts)}
@@ -104,10 +133,12 @@ class CarryProgram:
         others = [v for v in model.value_vars if v in above and v not in {value, *own}]
         self.counts = counts.name
         self.measurements = [rv.name for rv in measurements_of(model, counts)]
-        self.groupings = (moves.held, _known_sums(model, counts))
+        cells = math.prod(shape)
+        sums = (moves.held, _known_sums(model, counts))
+        self.groupings: tuple[Held, ...] = tuple(held(groups, cells) for groups in sums)
         self.sees_counts = value in set(ancestors([log_g]))
         self._others = [v.name for v in others]
-        self._dtype = value.dtype
+        self._shape, self._dtype = shape, value.dtype
         self._function = compile_graph(
             [value, *own, *others],
             [never_infinite(log_g), rates],
@@ -116,6 +147,7 @@ class CarryProgram:
         )
         self._function.trust_input = True
         self.layout = layout_of(start_of(model), [v.name for v in own])
+        self.blocks = blocks_of([math.prod(shape) for shape in self.layout.shapes])
 
     def at(self, point: Point) -> Callable[[np.ndarray, np.ndarray], tuple[float, np.ndarray]]:
         """Return log g and the rates as a function of parameters and counts."""
@@ -123,7 +155,8 @@ class CarryProgram:
 
         def program(vector: np.ndarray, counts: np.ndarray) -> tuple[float, np.ndarray]:
             own = self.layout.unflatten(vector).values()
-            log_g, rates = self._function(counts.astype(self._dtype, copy=False), *own, *held)
+            cells = counts.reshape(self._shape).astype(self._dtype, copy=False)
+            log_g, rates = self._function(cells, *own, *held)
             return float(log_g), rates
 
         return program
@@ -136,16 +169,36 @@ def carry_program(
     if not isinstance(counts.owner.op, PoissonRV) or len(moves.basis):
         return None
     program = CarryProgram(model, counts, moves, compile_kwargs)
-    return program if 0 < program.layout.size <= MOST_PARAMETERS else None
+    return program if program.layout.size else None
+
+
+def blocks_of(sizes: Sequence[int]) -> tuple[np.ndarray, ...]:
+    """Return which coordinates move together, of variables of some sizes one after the other.
+
+    The variables of fewest coordinates come first: they are those of most cells.
+
+    Examples
+    --------
+    >>> [block.tolist() for block in blocks_of([1, 60, 2])]  # doctest: +ELLIPSIS
+    [[0, 61, 62], [1, 2, ..., 10], [11, ...], ...]
+    """
+    ends = np.cumsum([0, *sizes])
+    first: list[np.ndarray] = []
+    chunks: list[np.ndarray] = []
+    for k in np.argsort(sizes, kind="stable"):
+        places = np.arange(ends[k], ends[k + 1])
+        if sum(map(len, first)) + places.size <= MOST_TOGETHER:
+            first.append(places)
+        else:
+            chunks += [places[i : i + _CHUNK] for i in range(0, places.size, _CHUNK)]
+    return (*([np.concatenate(first)] if first else []), *chunks)
 
 
 def _known_sums(model: Model, counts: TensorVariable) -> tuple[np.ndarray, ...]:
     """Return the groups of cells that exact totals, and noisy ones of several, hold together."""
-    noisy = [rv.owner.op.matrix.values for rv in measurements_of(model, counts)]
-    several = [rows[np.flatnonzero(np.diff(rows.indptr) > 1)] for rows in noisy]
     # An exact total must be held though it be that of a single cell.
-    exact = exact_totals(model, counts)[0]
-    return equal_columns(under_each_other(exact.shape[1], [exact, *several]))
+    exact = known_totals(model, counts).exact
+    return equal_columns(under_each_other(exact.shape[1], [exact, *_of_several(model, counts)]))
 
 
 def _weights(model: Model, counts: TensorVariable) -> dict[TensorVariable, TensorVariable]:
@@ -168,6 +221,7 @@ def _refuse_mixed_cells(
     """Refuse counts whose densities, or other factors of them, have not one term for each."""
     graphs = {repr(factor.name): term for factor, term in weights.items()}
     [mixed] = Probe(model, point, [counts], graphs).mixed().values()
+    mixed += mixed_cells(model, point, counts, graphs) if counts.ndim > 1 and not mixed else []
     if mixed:
         raise RecordError(
             f"Whatever depends on the counts {counts.name!r} must have one term for each, "
@@ -189,14 +243,31 @@ class LatticeTarget(NamedTuple):
     """The matrix of the exact totals."""
     exact_names: Sequence[str]
     """The factors that hold the exact totals."""
+    bound_names: Sequence[str]
+    """Those that keep totals within bounds."""
 
     def density_at(self, point: Point) -> lattice_walk.Density:
         """Return the log density of each count, with all else held at a point."""
         return lambda counts: self.density(point, counts)
 
+    @property
+    def cells(self) -> int:
+        """Return the number of counts."""
+        return self.noisy.starts.size - 1
+
+    @property
+    def kinds(self) -> int:
+        """Return how many kinds of moves there are: alone, and pairs of several ways."""
+        return 2 + len(self.fibre.finer)
+
+    def read(self, point: Point) -> np.ndarray:
+        """Return the counts of a point as one vector."""
+        return np.array(point[self.name], dtype=np.int64).ravel()
+
     def write(self, point: Point, counts: np.ndarray) -> None:
         """Put counts into a point."""
-        point[self.name] = counts.astype(point[self.name].dtype)
+        here = point[self.name]
+        point[self.name] = counts.astype(here.dtype).reshape(here.shape)
 
 
 def lattice_target(
@@ -210,6 +281,7 @@ def lattice_target(
         moves,
         compile_cell_density(model, counts, compile_kwargs),
         carry_program(model, counts, moves, compile_kwargs) if carries else None,
-        exact_totals(model, counts)[0],
+        known_totals(model, counts).exact,
         [m.name for m in measurements_of(model, counts) if is_exact(m)],
+        [m.name for m in measurements_of(model, counts) if is_bound(m)],
     )

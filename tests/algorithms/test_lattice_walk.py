@@ -7,6 +7,7 @@ from scipy import sparse, special
 from pymc_privacy.algorithms import lattice_walk
 from pymc_privacy.algorithms.adaptation import lattice_walk as adaptation
 from pymc_privacy.algorithms.numerics.integer_kernel import (
+    Bounded,
     Fibre,
     equal_columns,
     fibre_of,
@@ -62,7 +63,7 @@ def walk(rng, matrix, totals, draws=8_000, *, fibre=None, density=log_poisson, e
     start = some_table(matrix, totals, *ends)
     fibre = fibre or fibre_of(matrix)
     state = lattice_walk.init(start, NOISY, density)
-    learnt = adaptation.init(4, 0)
+    learnt = adaptation.init(4, 2 + len(fibre.finer))
     counts = np.empty((draws, 4), dtype=int)
     for i in range(draws):
         state, info = lattice_walk.step(
@@ -301,3 +302,128 @@ def test_many_cells_with_crossed_totals_are_refused():
     tall = sparse.csr_array(sparse.vstack([nested_rows(400, 2, 8), np.arange(400)[None] % 2]))
     with pytest.raises(ReleaseError, match="must be nested"):
         fibre_of(tall)
+
+
+# Totals with bounds.
+BOUNDS = {
+    "a total and a part of it": (np.array([[1, 1, 1, 1], [1, 1, 0, 0]]), [9, 6], [14, 8]),
+    "of one value": (np.array([[0, 1, 1, 0]]), [5], [5]),
+    "a structural zero": (np.array([[0, 0, 1, 0], [0, 1, 1, 0]]), [-np.inf, 2], [0, np.inf]),
+}
+
+
+def bounded_walk(rng, name, invariants, *, fibre=None, draws=8_000):
+    """Walk within bounds, and return the draws with the tables they may be and their weights."""
+    rows, least, most = BOUNDS[name]
+    matrix, totals = INVARIANTS[invariants]
+    bounded = Bounded(sparse.csr_array(rows), np.array(least), np.array(most))
+    noisy = lattice_walk.stack(
+        [MATRIX[:3], MATRIX[3:]],
+        [RELEASE[:3], RELEASE[3:]],
+        [SCALES[:3], SCALES[3:]],
+        [True, False],
+        [bounded],
+    )
+    # Exchanges between cells that the first noisy totals hold both, too.
+    fibre = fibre or fibre_of(matrix, [MATRIX[2:4]], bounded)
+    state = lattice_walk.init(some_table(matrix, totals, bounded=bounded), noisy, log_poisson)
+    learnt = adaptation.init(4, 2 + len(fibre.finer))
+    counts = np.empty((draws, 4), dtype=int)
+    for i in range(draws):
+        state, info = lattice_walk.step(
+            rng, state, learnt.walk, measurements=noisy, fibre=fibre, density=log_poisson
+        )
+        if i < 500:
+            learnt = adaptation.learn(learnt._replace(steps=i), info)
+        counts[i] = state.counts
+    every, weight = posterior(matrix, totals)
+    sums = every @ rows.T
+    weight = np.where(((sums >= least) & (sums <= most)).all(axis=1), weight, 0.0)
+    return counts[500:], every, weight / weight.sum()
+
+
+def assert_within(counts, every, weight):
+    for i in range(4):
+        mean, square = (round(float(weight @ every[:, i] ** k), 12) for k in (1, 2))
+        assert_mean(counts[None, :, i].astype(float), mean, what=f"E c{i}")
+        assert_mean(counts[None, :, i].astype(float) ** 2, square, what=f"E c{i}²")
+
+
+@pytest.mark.parametrize(
+    ("name", "invariants"),
+    [(name, "none") for name in BOUNDS] + [("a total and a part of it", "a total")],
+)
+def test_the_walk_draws_from_the_posterior_within_bounds(name, invariants, request):
+    assert_within(*bounded_walk(np.random.default_rng(seed_of(request)), name, invariants))
+
+
+def test_a_walk_without_pairs_is_caught_within_bounds():
+    """The mutant: cells alone, which bounds of one value do not let move."""
+    fibre = fibre_of(np.zeros((0, 4), dtype=int))
+    alone = Fibre(fibre.singles, (), fibre.basis)
+    drawn = bounded_walk(np.random.default_rng(1), "of one value", "none", fibre=alone, draws=3000)
+    with pytest.raises(AssertionError, match="instead of"):
+        assert_within(*drawn)
+
+
+def test_a_walk_that_forgets_a_bound_is_caught(monkeypatch):
+    """The mutant: the part of the total is not looked at."""
+    rows, least, most = BOUNDS["a total and a part of it"]
+    monkeypatch.setitem(BOUNDS, "one", (rows, [9, -np.inf], [14, np.inf]))
+    counts, _, _ = bounded_walk(np.random.default_rng(1), "one", "none", draws=3000)
+    every, weight = posterior(*INVARIANTS["none"])
+    sums = every @ rows.T
+    weight = np.where(((sums >= least) & (sums <= most)).all(axis=1), weight, 0.0)
+    with pytest.raises(AssertionError, match="z ="):
+        assert_within(counts, every, weight / weight.sum())
+
+
+def test_bounds_that_moves_of_one_do_not_get_round_are_refused():
+    """Of these tables two have no neighbour among moves of one: they would never be left."""
+    rows = np.array([[1, 1, 0, 0], [0, 1, 1, 0], [1, 0, 1, 0]])
+    crossed = Bounded(sparse.csr_array(rows), np.full(3, 2.0), np.full(3, 2.0))
+    with pytest.raises(ReleaseError, match=r"must be nested.*3 totals with bounds"):
+        fibre_of(np.zeros((0, 4), dtype=int), bounded=crossed)
+    weighted = Bounded(sparse.csr_array([[1, 2, 0, 0]]), np.array([3.0]), np.array([np.inf]))
+    with pytest.raises(ReleaseError, match="counted alike"):
+        fibre_of(np.zeros((0, 4), dtype=int), bounded=weighted)
+    across = Bounded(sparse.csr_array([[1, 0, 1, 0]]), np.array([1.0]), np.array([5.0]))
+    with pytest.raises(ReleaseError, match="must be nested"):
+        fibre_of(np.array([[1, 1, 0, 0]]), bounded=across)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_moves_of_one_join_all_tables_within_nested_bounds(seed):
+    """By enumeration, for bounds and exact totals drawn at random."""
+    rng = np.random.default_rng(seed)
+    rows = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1]])
+    some = tables(np.zeros((0, 4), dtype=int), [], 5)
+    centre = rows @ some[rng.integers(len(some))]
+    least, most = centre - rng.integers(0, 2, 4), centre + rng.integers(0, 2, 4)
+    exact = rows[:1] if seed % 2 else np.zeros((0, 4), dtype=int)
+    sums = some @ rows.T
+    inside = ((sums >= least) & (sums <= most)).all(axis=1)
+    inside &= (some @ exact.T == centre[: len(exact)]).all(axis=1)
+    every = {tuple(table) for table in some[inside]}
+    fibre = fibre_of(exact, bounded=Bounded(sparse.csr_array(rows), least, most))
+    eye = np.eye(4, dtype=int)
+    steps = [eye[i] for i in fibre.singles[:, 0]]
+    steps += [eye[i] - eye[j] for group in fibre.classes for i in group for j in group if i != j]
+    reached, new = set(), [next(iter(every))]
+    while new:
+        table = new.pop()
+        reached.add(table)
+        beside = [tuple(np.array(table) + sign * step) for step in steps for sign in (1, -1)]
+        new += [t for t in beside if t in every and t not in reached and t not in new]
+    assert reached == every
+
+
+def test_pairs_are_of_one_class_and_every_cell_has_its_turn():
+    groups = (np.array([0, 3, 5]), np.array([1, 2, 4, 6]))
+    fibre = Fibre(np.empty((0, 2), dtype=int), groups, np.empty((0, 7), dtype=int))
+    rng, met = np.random.default_rng(1), set()
+    for _ in range(200):
+        pairs = fibre.draw_pairs(rng)
+        assert np.unique(pairs).size == pairs.size == 6
+        met |= {tuple(sorted(pair)) for pair in pairs.tolist()}
+    assert met == {(i, j) for g in groups for i in g.tolist() for j in g.tolist() if i < j}

@@ -14,13 +14,15 @@ from tests import references
 from tests.stochastic import assert_law, assert_mean, seed_of
 
 FROM, TO = np.array([3.0, 5.0, 2.0, 4.0]), np.array([4.5, 1.0, 2.2, 6.0])
-HELD = (np.array([0, 1, 3]),)
+ONE = [np.array([0])]
+HELD_CELLS = np.array([0, 1, 3])
+HELD = poisson_carry.held([HELD_CELLS], 4)
 
 
 def coupled(rng, rates, moved, size=8000):
     """Return counts of some rates and what they are carried to; held sums are 9."""
     before = np.column_stack([rng.poisson(r, size) for r in rates])
-    cells = HELD[0]
+    cells = HELD_CELLS
     before[:, cells] = rng.multinomial(9, rates[cells] / rates[cells].sum(), size=size)
     after = np.array([poisson_carry.carry(rng, c, rates, moved, HELD) for c in before])
     return before, after
@@ -28,9 +30,9 @@ def coupled(rng, rates, moved, size=8000):
 
 def test_counts_that_are_carried_have_the_other_rates(request):
     before, after = coupled(np.random.default_rng(seed_of(request)), FROM, TO)
-    np.testing.assert_array_equal(after[:, HELD[0]].sum(axis=1), 9)
-    share = TO[HELD[0]] / TO[HELD[0]].sum()
-    for cell, p in zip(HELD[0], share, strict=True):
+    np.testing.assert_array_equal(after[:, HELD_CELLS].sum(axis=1), 9)
+    share = TO[HELD_CELLS] / TO[HELD_CELLS].sum()
+    for cell, p in zip(HELD_CELLS, share, strict=True):
         assert_mean(after[:, cell], 9 * p, what=f"E c{cell}")
         assert_mean((after[:, cell] - 9 * p) ** 2, 9 * p * (1 - p), what=f"Var c{cell}")
     assert_mean(after[:, 2], TO[2], what="E c2")
@@ -97,7 +99,7 @@ def slopes(rng, groupings, draws=3000):
         state, info = poisson_carry.step(
             rng,
             poisson_carry.init(parameters, walked.counts, NOISY),
-            adaptation.carry_settings(shape, 4),
+            adaptation.carry_settings([shape], ONE, 4),
             measurements=NOISY,
             groupings=groupings,
             program=program,
@@ -110,8 +112,11 @@ def slopes(rng, groupings, draws=3000):
 
 
 GROUPINGS = {
-    "exact sums": (fibre_of(EXACT).held,),
-    "in turn": (fibre_of(EXACT).held, equal_columns(EXACT)),
+    "exact sums": (poisson_carry.held(fibre_of(EXACT).held, 3),),
+    "in turn": (
+        poisson_carry.held(fibre_of(EXACT).held, 3),
+        poisson_carry.held(equal_columns(EXACT), 3),
+    ),
 }
 
 
@@ -149,9 +154,9 @@ def test_parameters_without_a_log_density_are_left():
     state, _ = poisson_carry.step(
         np.random.default_rng(1),
         poisson_carry.init(np.array([1.5]), counts, noisy),
-        adaptation.carry_settings(adaptation.first_shape(1), 200),
+        adaptation.carry_settings([adaptation.first_shape(1)], ONE, 200),
         measurements=noisy,
-        groupings=((),),
+        groupings=(poisson_carry.held((), 1),),
         program=program,
         sees_counts=False,
     )
@@ -211,9 +216,9 @@ def edge_chain(seed, *, program=edge_program, held=None, rounds=6000):
         state, _ = poisson_carry.step(
             rng,
             poisson_carry.init(theta, counts, EDGE_NOISY),
-            poisson_carry.Settings(2.4 * np.eye(1), 4),
+            poisson_carry.Settings((poisson_carry.Block(*ONE, 2.4 * np.eye(1)),), 4),
             measurements=EDGE_NOISY,
-            groupings=((),) if held is None else (held,),
+            groupings=(poisson_carry.held(held or (), 2),),
             program=program,
             sees_counts=False,
         )
@@ -237,7 +242,7 @@ def test_a_cell_without_a_rate_is_emptied_and_filled(request):
     some, none = np.array([3.0, 5.0, 2.0, 4.0]), np.array([3.0, 0.0, 0.0, 4.0])
     before, after = coupled(rng, some, none)
     assert not after[:, [1, 2]].any()
-    np.testing.assert_array_equal(after[:, HELD[0]].sum(axis=1), 9)
+    np.testing.assert_array_equal(after[:, HELD_CELLS].sum(axis=1), 9)
     back_after, back_before = coupled(rng, none, some)
     for i, j in ((0, 0), (1, 3), (2, 2), (1, 0)):
         there, back = before[:, i] ** 2 * after[:, j], back_before[:, i] ** 2 * back_after[:, j]
@@ -246,7 +251,7 @@ def test_a_cell_without_a_rate_is_emptied_and_filled(request):
 
 def test_a_group_that_loses_all_its_rates_keeps_nobody():
     counts, rates, gone = np.array([2, 0, 1]), np.array([1.0, 2.0, 3.0]), np.zeros(3)
-    held = (np.array([0, 1, 2]),)
+    held = poisson_carry.held([np.array([0, 1, 2])], 3)
     assert poisson_carry.log_sums(counts, gone, held) == -np.inf
     assert poisson_carry.log_sums(0 * counts, gone, held) == 0.0
     rng = np.random.default_rng(0)
@@ -264,3 +269,80 @@ def test_rates_of_zero_that_are_left_and_not_entered_are_caught(request):
     drawn = edge_chain(seed_of(request), program=positive, rounds=2000)
     with pytest.raises(AssertionError, match="instead of"):
         assert_mean(drawn < 0, edge_law(None)[0])
+
+
+# Several blocks: a slope, and an effect of the third cell.
+def two_program(parameters, counts):
+    rates = np.exp(1.2 + parameters[0] * COVARIATE + np.array([0.0, 0.0, parameters[1]]))
+    return -0.5 * (parameters**2).sum(), rates
+
+
+def effect_mean():
+    """E of both parameters: tables added up on a grid."""
+    slope, effect = np.meshgrid(np.linspace(-3, 3, 121), np.linspace(-4, 4, 121), indexing="ij")
+    log_rates = 1.2 + slope[..., None] * COVARIATE
+    log_rates[..., 2] += effect
+    density = np.zeros(slope.shape)
+    for first in range(9):
+        for third in range(60):
+            table = np.array([first, 8 - first, third])
+            log_p = (table * log_rates - np.exp(log_rates) - special.gammaln(table + 1.0)).sum(-1)
+            density += np.exp(log_p - 0.5 * (((RELEASE - table) / SCALE) ** 2).sum())
+    density *= np.exp(-0.5 * (slope**2 + effect**2))
+    density /= density.sum()
+    return [float((density * q).sum()) for q in (slope, effect, effect**2)]
+
+
+def blocked(rng, blocks, *, settle=400, draws=2500):
+    """Return draws of both parameters, moved in blocks, with pairs of cells in between."""
+    fibre, counts, parameters = fibre_of(EXACT), some_table(EXACT, TOTAL), np.zeros(2)
+    shapes = tuple(adaptation.first_shape(block.size) for block in blocks)
+    drawn = np.empty((settle + draws, 2))
+    sums = (fibre.held, equal_columns(EXACT))
+    groupings = [poisson_carry.held(groups, 3) for groups in sums]
+    for i in range(settle + draws):
+        log_rates = np.log(two_program(parameters, counts)[1])
+
+        def density(c, log_rates=log_rates):
+            return np.where(c < 0, -np.inf, c * log_rates - special.gammaln(c + 1.0))
+
+        walked, _ = lattice_walk.step(
+            rng,
+            lattice_walk.init(counts, NOISY, density),
+            lattice_walk.Settings(np.full((2, 3), 2.0)),
+            measurements=NOISY,
+            fibre=fibre,
+            density=density,
+        )
+        state, info = poisson_carry.step(
+            rng,
+            poisson_carry.init(parameters, walked.counts, NOISY),
+            adaptation.carry_settings(shapes, blocks, 8),
+            measurements=NOISY,
+            groupings=groupings,
+            program=two_program,
+            sees_counts=False,
+        )
+        parameters, counts = state.parameters, state.counts
+        if i < settle:
+            shapes = adaptation.learn_carries(shapes, blocks, parameters, info)
+        drawn[i] = parameters
+    return drawn[None, settle:]
+
+
+def test_parameters_in_blocks_follow_their_posterior(request):
+    drawn = blocked(np.random.default_rng(seed_of(request)), [np.array([0]), np.array([1])])
+    slope, effect, square = effect_mean()
+    assert_mean(drawn[..., 0], slope, what="E slope")
+    assert_mean(drawn[..., 1], effect, what="E effect")
+    assert_mean(drawn[..., 1] ** 2, square, what="E effect²")
+
+
+def test_a_block_that_never_has_its_turn_is_caught(request, monkeypatch):
+    """The mutant."""
+    monkeypatch.setattr(poisson_carry, "_turn", lambda *_: 0)
+    drawn = blocked(
+        np.random.default_rng(seed_of(request)), [np.array([0]), np.array([1])], draws=300
+    )
+    with pytest.raises(AssertionError, match="instead of"):
+        assert_mean(drawn[..., 1], effect_mean()[1], what="E effect")

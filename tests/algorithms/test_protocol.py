@@ -212,7 +212,7 @@ def of_tables():
 
     learns, fibre = adaptation.lattice_walk, fibre_of(np.zeros((0, 3), dtype=int))
     target = {"measurements": MEASURED, "fibre": fibre, "density": density}
-    learnt = learns.init(3, 0)
+    learnt = learns.init(3)
     return Kernel(
         lattice_walk,
         lattice_walk.init(np.array([2, 3, 1]), MEASURED, density),
@@ -228,12 +228,13 @@ def of_carried_tables():
 
     learns = adaptation.lattice_walk
     shape = learns.first_shape(1)
-    target = {"measurements": MEASURED, "groupings": ((),), "program": program}
+    nobody = (poisson_carry.held((), 3),)
+    target = {"measurements": MEASURED, "groupings": nobody, "program": program}
     return Kernel(
         poisson_carry,
         poisson_carry.init(np.array([0.5]), np.array([2, 3, 1]), MEASURED),
         lambda rng, state: poisson_carry.step(
-            rng, state, learns.carry_settings(shape, 4), **target
+            rng, state, learns.carry_settings([shape], [np.array([0])], 4), **target
         ),
         shape,
         lambda shape, state, info: learns.learn_carry(shape, state.parameters, info.accept),

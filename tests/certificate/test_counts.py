@@ -11,6 +11,7 @@ from pytensor.compile.mode import Mode
 
 import pymc_privacy as pmp
 from pymc_privacy.algorithms.numerics.integer_kernel import equal_columns
+from pymc_privacy.algorithms.proposals.poisson_carry import held
 from pymc_privacy.certificate.base import disagreements
 from pymc_privacy.certificate.certifier import Certifier
 from pymc_privacy.certificate.counts import (
@@ -114,7 +115,7 @@ LATTICE_MUTANTS = {
         fibre=replace(t.fibre, classes=(np.array([0, 1, 2, 3]),))
     ),
     "a single cell is not held by the carry": lambda t: t._replace(
-        carry=_Broken(t.carry, groupings=(equal_columns(np.array([[0, 1, 1, 0]])),))
+        carry=_Broken(t.carry, groupings=(held(equal_columns(np.array([[0, 1, 1, 0]])), 4),))
     ),
     "a factor of the counts is not looked at": lambda t: t._replace(
         carry=_Broken(t.carry, sees_counts=False)

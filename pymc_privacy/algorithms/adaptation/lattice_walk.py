@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -40,13 +41,18 @@ class Learnt(NamedTuple):
 
     steps: int
     walk: lattice_walk.Settings
-    carry: CarryShape
+    carry: tuple[CarryShape, ...]
+    """Of each block of parameters that carry counts along."""
 
 
-def init(cells: int, parameters: int) -> Learnt:
-    """Return what is known before tuning; ``parameters`` are those that carry counts along."""
-    scales = np.full((2, cells), _FIRST_SCALE)
-    return Learnt(0, lattice_walk.Settings(scales), first_shape(parameters))
+def init(cells: int, kinds: int = 2, blocks: Sequence[int] = ()) -> Learnt:
+    """Return what is known before tuning.
+
+    ``kinds`` of moves of cells, alone and in pairs, and ``blocks``, the numbers of parameters that
+    carry counts along together.
+    """
+    scales = np.full((kinds, cells), _FIRST_SCALE)
+    return Learnt(0, lattice_walk.Settings(scales), tuple(map(first_shape, blocks)))
 
 
 def first_shape(width: int) -> CarryShape:
@@ -61,18 +67,35 @@ def _usual_length(width: int) -> float:
 def learn(learnt: Learnt, info: lattice_walk.Info) -> Learnt:
     """Learn the lengths of moves from one sweep."""
     scales, gain = learnt.walk.scales.copy(), tuning.slow_gain(learnt.steps)
-    for own, (cells, accepted) in zip(scales, (info.single, info.pair), strict=True):
+    for kind, cells, accepted in info.offers:
         if len(cells):
             change = gain * (accepted[:, None] - CELL_ACCEPT)
-            own[cells] = np.maximum(own[cells] * np.exp(change), _LEAST_SCALE)
+            scales[kind, cells] = np.maximum(scales[kind, cells] * np.exp(change), _LEAST_SCALE)
     return learnt._replace(walk=lattice_walk.Settings(scales))
 
 
-def learn_carry(shape: CarryShape, parameters: np.ndarray, accept: float) -> CarryShape:
-    """Learn length and shape of moves that carry counts along from one more draw."""
+def learn_carries(
+    shapes: Sequence[CarryShape],
+    places: Sequence[np.ndarray],
+    parameters: np.ndarray,
+    info: poisson_carry.Info,
+) -> tuple[CarryShape, ...]:
+    """Learn length and shape of the moves of every block from one more draw."""
+    return tuple(
+        learn_carry(shape, parameters[own], accepted / offered if offered else None)
+        for shape, own, offered, accepted in zip(
+            shapes, places, info.offered, info.accepted, strict=True
+        )
+    )
+
+
+def learn_carry(shape: CarryShape, parameters: np.ndarray, accept: float | None) -> CarryShape:
+    """Learn length and shape of moves of a block; ``accept`` is None where it had no turn."""
     width, before = parameters.size, shape.moments
     moments = tuning.with_draw(before, parameters)
-    length = shape.log_length + tuning.slow_gain(before.draws) * (accept - CARRY_ACCEPT)
+    length = shape.log_length
+    if accept is not None:
+        length += tuning.slow_gain(before.draws) * (accept - CARRY_ACCEPT)
     root = shape.root
     if moments.draws >= _ENOUGH * width:
         root = safe_cholesky(moments.scatter / moments.draws + 1e-10 * np.eye(width))
@@ -82,6 +105,11 @@ def learn_carry(shape: CarryShape, parameters: np.ndarray, accept: float) -> Car
     return CarryShape(length, root, steps, no_moments(width) if steps in _FORGET else moments)
 
 
-def carry_settings(shape: CarryShape, moves: int) -> poisson_carry.Settings:
+def carry_settings(
+    shapes: Sequence[CarryShape], places: Sequence[np.ndarray], moves: int
+) -> poisson_carry.Settings:
     """Return how the next moves that carry counts along are made."""
-    return poisson_carry.Settings(shape.factor, moves)
+    blocks = (
+        poisson_carry.Block(own, shape.factor) for shape, own in zip(shapes, places, strict=True)
+    )
+    return poisson_carry.Settings(tuple(blocks), moves)

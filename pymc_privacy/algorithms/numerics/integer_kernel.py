@@ -5,24 +5,39 @@ determine the sum of every class (as nested totals do: state, county, tract), mo
 one cell to another of its class connect all tables. Elsewhere, as for the margins of a table
 with two ways, vectors of the integer kernel { g : B g = 0 } are added: every one of them has a
 positive probability, so that any table can be reached from any other in one move.
+
+Totals may also have bounds. Where these and the sums of the classes are nested, the tables are an
+M-natural-convex set (Murota 2003, Discrete Convex Analysis, section 4.7): moves of one, alone and
+in pairs of a class, connect them all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from pymc_privacy.algorithms.machine_code.caching import compiled
 from pymc_privacy.errors import ReleaseError
 
 _CHEAP = 4_000_000  # entries of a matrix that is written out
 _EXACT_SEARCH = 1000  # cells, up to which an even table is searched for among all
 LARGEST_BASIS = 300
 """How many cells a table may have whose exact totals are not nested."""
+
+
+class Bounded(NamedTuple):
+    """Totals that are at least and at most something, a row of the matrix for each."""
+
+    matrix: sparse.csr_array
+    least: np.ndarray
+    most: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,11 +52,16 @@ class Fibre:
     """Shape (vectors, cells): a basis of the integer kernel, where pairs are not enough."""
     held: tuple[np.ndarray, ...] = ()
     """Classes whose sum is exact, those of one cell too."""
+    finer: tuple[tuple[np.ndarray, ...], ...] = ()
+    """The classes divided further, in several ways: by totals that are known well, say."""
 
-    def draw_pairs(self, rng: np.random.Generator) -> np.ndarray:
-        """Draw disjoint pairs of cells that can exchange counts."""
-        drawn = [rng.permutation(c)[: 2 * (c.size // 2)].reshape(-1, 2) for c in self.classes]
-        return np.concatenate(drawn) if drawn else np.empty((0, 2), dtype=np.int64)
+    @cached_property
+    def _pairings(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        return tuple(_joined(classes) for classes in (self.classes, *self.finer))
+
+    def draw_pairs(self, rng: np.random.Generator, way: int = 0) -> np.ndarray:
+        """Draw disjoint pairs of cells that can exchange counts, of classes or of finer ones."""
+        return _pairs(rng, *self._pairings[way])
 
     def draw_directions(self, rng: np.random.Generator) -> list[np.ndarray]:
         """Draw as many vectors of the kernel as the basis has, each as often as its opposite."""
@@ -54,8 +74,35 @@ class Fibre:
         return vectors
 
 
-def fibre_of(matrix: Any) -> Fibre:
-    """Find the moves that keep B c, for a matrix B of integers, sparse or not, perhaps no rows."""
+def _joined(classes: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return classes one after the other, and where they start."""
+    starts = np.cumsum([0, *(group.size for group in classes)], dtype=np.int64)
+    return np.concatenate([np.empty(0, dtype=np.int64), *classes]), starts
+
+
+@compiled
+def _pairs(rng, cells, starts):
+    """Shuffle every class, and pair its cells in that order; one may be left over."""
+    order = cells.copy()
+    size = 0
+    pairs = np.empty((cells.size // 2, 2), dtype=np.int64)
+    for k in range(starts.size - 1):
+        first, last = starts[k], starts[k + 1]
+        for i in range(last - 1, first, -1):
+            j = first + int(rng.random() * (i - first + 1))
+            order[i], order[j] = order[j], order[i]
+        for i in range(first, last - 1, 2):
+            pairs[size, 0], pairs[size, 1] = order[i], order[i + 1]
+            size += 1
+    return pairs[:size]
+
+
+def fibre_of(matrix: Any, known: Sequence[Any] = (), bounded: Bounded | None = None) -> Fibre:
+    """Find the moves that keep B c, for a matrix B of integers, sparse or not, perhaps no rows.
+
+    Of the matrices ``known`` each divides the classes further: cells are exchanged that its totals
+    hold too.
+    """
     whole = _by_columns(matrix)
     cells = np.arange(whole.shape[1])
     groups = equal_columns(whole)
@@ -72,7 +119,69 @@ def fibre_of(matrix: Any) -> Fibre:
                 f"them disjoint, or one within the other); got {cells.size} cells with others."
             )
         basis = integer_kernel(whole.toarray())
-    return Fibre(np.stack([free, free], axis=1), classes, basis, tuple(held))
+    if bounded is not None and bounded.matrix.shape[0]:
+        _check_bounds(bounded, held, crossed=len(basis) > 0)
+    finer = _finer(whole, known, classes)
+    return Fibre(np.stack([free, free], axis=1), classes, basis, tuple(held), finer)
+
+
+def _finer(
+    whole: sparse.csc_array, known: Sequence[Any], classes: tuple[np.ndarray, ...]
+) -> tuple[tuple[np.ndarray, ...], ...]:
+    """Return the different ways in which totals that are known divide the classes."""
+    ways = [classes]
+    for matrix in known:
+        groups = equal_columns(sparse.vstack([whole, sparse.csr_array(matrix)], format="csc"))
+        way = tuple(group for group in groups if group.size > 1)
+        if way and not any(_same(way, other) for other in ways):
+            ways.append(way)
+    return tuple(ways[1:])
+
+
+def _same(one: tuple[np.ndarray, ...], other: tuple[np.ndarray, ...]) -> bool:
+    if len(one) != len(other):
+        return False
+    return {group.tobytes() for group in one} == {group.tobytes() for group in other}
+
+
+def _check_bounds(bounded: Bounded, held: Sequence[np.ndarray], *, crossed: bool) -> None:
+    """Refuse bounds that moves of one, alone and in pairs, might not get round."""
+    matrix = bounded.matrix
+    rows = [slice(a, b) for a, b in pairwise(matrix.indptr)]
+    once = all(np.unique(matrix.data[row]).size <= 1 for row in rows)
+    # What has one value only is added to a bound, and is none of the cells that it moves.
+    moves = np.ones(matrix.shape[1], dtype=np.bool_)
+    moves[[group[0] for group in held if group.size == 1]] = False
+    bounds = [matrix.indices[row] for row in rows]
+    sets = [*held, *(cells[moves[cells]] for cells in bounds)]
+    if crossed or not once or not are_nested(sets, matrix.shape[1]):
+        raise ReleaseError(
+            "Totals with bounds must be nested with each other and with all exact totals (each "
+            "pair of them disjoint, or one within the other, and every count in them counted "
+            "alike), because otherwise moves might not reach all tables; got "
+            f"{matrix.shape[0]} totals with bounds that are not."
+        )
+
+
+def are_nested(sets: Sequence[np.ndarray], cells: int) -> bool:
+    """Tell whether of any two sets of cells one is within the other, or they are disjoint.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pair, three, other = np.array([0, 1]), np.array([0, 1, 2]), np.array([1, 2])
+    >>> are_nested([pair, three], 4), are_nested([pair, three, other], 4)
+    (True, False)
+    """
+    # From the smallest on: whatever a set meets of those before must be within it.
+    outermost, sizes = np.full(cells, -1), list[int]()
+    for k, members in enumerate(sorted(sets, key=len)):
+        met, shared = np.unique(outermost[members], return_counts=True)
+        if any(own >= 0 and n < sizes[own] for own, n in zip(met, shared, strict=True)):
+            return False
+        outermost[members] = k
+        sizes.append(len(members))
+    return True
 
 
 def _by_columns(matrix: Any) -> sparse.csc_array:
@@ -175,8 +284,11 @@ def some_table(
     totals: np.ndarray,
     smallest: np.ndarray | float = 0.0,
     largest: np.ndarray | float = np.inf,
+    bounded: Bounded | None = None,
 ) -> np.ndarray:
     """Return counts with these exact totals, as even as possible, or say that there are none.
+
+    With bounds of other totals, they are as near to these as can be.
 
     Parameters
     ----------
@@ -184,6 +296,8 @@ def some_table(
         B, sparse or not, and t, integers.
     smallest, largest
         The ends of what each count can be; infinite where there is none.
+    bounded
+        Totals with bounds.
     """
     whole = _by_columns(matrix)
     lower, upper = (np.broadcast_to(end, whole.shape[1]) for end in (smallest, largest))
@@ -192,10 +306,12 @@ def some_table(
         counts = _spread(whole, np.asarray(totals), lower, upper)
     if counts is None:
         counts = _searched(whole, totals, lower, upper)
+    if counts is not None and bounded is not None and bounded.matrix.shape[0]:
+        counts = _within(whole, totals, lower, upper, bounded, counts)
     if counts is None or np.any(whole @ counts != totals):
         raise ReleaseError(
-            "The exact totals must be those of some counts that their law allows, as a rule >= 0; "
-            f"got {np.asarray(totals)}, which no counts have."
+            "The exact totals must be those of some counts that their law allows, as a rule >= 0, "
+            f"within all bounds; got {np.asarray(totals)}, which no counts have."
         )
     return counts
 
@@ -217,6 +333,44 @@ def _searched(
         bounds=Bounds(np.append(lower, -np.inf), np.append(upper, np.inf)),
     )
     return None if found.x is None else np.rint(found.x[:-1]).astype(np.int64)
+
+
+def _within(
+    whole: sparse.csc_array,
+    totals: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    bounded: Bounded,
+    near: np.ndarray,
+) -> np.ndarray | None:
+    """Return counts within bounds whose distances from some counts have the least sum."""
+    cells = whole.shape[1]
+    eye = sparse.eye_array(cells)
+    nothing = [sparse.csc_array((rows, cells)) for rows in (whole.shape[0], bounded.least.size)]
+    rows = [
+        LinearConstraint(sparse.csc_array(sparse.hstack([whole, nothing[0]])), totals, totals),
+        LinearConstraint(
+            sparse.csc_array(sparse.hstack([bounded.matrix, nothing[1]])),
+            bounded.least,
+            bounded.most,
+        ),
+        LinearConstraint(sparse.csc_array(sparse.hstack([eye, -eye])), -np.inf, near),
+        LinearConstraint(sparse.csc_array(sparse.hstack([eye, eye])), near, np.inf),
+    ]
+    ends = Bounds(np.append(lower, np.zeros(cells)), np.append(upper, np.full(cells, np.inf)))
+    costs = np.repeat([0.0, 1.0], cells)
+    # Nested totals have whole numbers at the corners, where a linear program ends.
+    for whole_numbers in (0, 1):
+        integrality = np.append(np.full(cells, whole_numbers), np.zeros(cells))
+        found = milp(costs, constraints=rows, integrality=integrality, bounds=ends)
+        if found.x is None:
+            return None
+        counts = np.rint(found.x[:cells])
+        sums = bounded.matrix @ counts
+        kept = np.all((sums >= bounded.least) & (sums <= bounded.most))
+        if kept and np.all(whole @ counts == totals):
+            return counts.astype(np.int64)
+    return None
 
 
 def _spread(
