@@ -30,7 +30,7 @@ from pymc_privacy.distributions.measured_totals import (
 from pymc_privacy.distributions.sums import Rows, Sum
 from pymc_privacy.errors import ArgumentError, MechanismError, RecordError, ReleaseError
 from pymc_privacy.mechanisms import Mechanism
-from pymc_privacy.mechanisms.exact import AtLeast, AtMost, Exact
+from pymc_privacy.mechanisms.exact import Bound, Exact
 from pymc_privacy.mechanisms.tails import LOG_CONCAVE
 from pymc_privacy.model.marks import is_record, mark
 from pymc_privacy.model.releases import check_release, release_numbers
@@ -140,8 +140,8 @@ class LinearMeasurements(Distribution):
             _known(f"{name}_{what}", what, given, table, law)
             for what, given, law in (
                 ("invariants", invariants, Exact()),
-                ("at_least", at_least, AtLeast()),
-                ("at_most", at_most, AtMost()),
+                ("at_least", at_least, Bound(side="at_least")),
+                ("at_most", at_most, Bound(side="at_most")),
             )
             if given is not None
         ]
@@ -239,7 +239,7 @@ def _known(
         raise refusal(what, wanted, given, error=ReleaseError)
     rows = table.rows(name, given[0])
     values = given[1]
-    if not isinstance(law, Exact):
+    if isinstance(law, Bound):
         wanted = "numbers, or infinite where there is no bound"
         values = reals(
             f"The bounds {name!r}", values, finite=False, wanted=wanted, error=ReleaseError
@@ -247,7 +247,7 @@ def _known(
         if values.shape == () and rows.shape:
             values = np.full(rows.shape, values)
         there = np.isfinite(values).ravel()
-        no_bound = np.inf if isinstance(law, AtMost) else -np.inf
+        no_bound = np.inf if law.side == "at_most" else -np.inf
         if values.size != there.size or np.any(values.ravel()[~there] != no_bound):
             raise refusal(f"The bounds {name!r}", wanted, given[1], error=ReleaseError)
         if values.size == rows.matrix.shape[0]:

@@ -20,7 +20,7 @@ from pymc_privacy._compat import (
     _support_point,
 )
 from pymc_privacy.algorithms.numerics.integer_kernel import Bounded
-from pymc_privacy.mechanisms.exact import AtLeast, AtMost, Exact
+from pymc_privacy.mechanisms.exact import Bound, Exact
 from pymc_privacy.model.marks import Mark
 from pymc_privacy.model.releases import PrivatizedRV
 from pymc_privacy.model.support import possible
@@ -171,7 +171,7 @@ def is_exact(measurement: TensorVariable) -> bool:
 
 def is_bound(measurement: TensorVariable) -> bool:
     """Tell whether totals are known to be at least or at most something."""
-    return isinstance(measurement.owner.op.mechanism, AtLeast | AtMost)
+    return isinstance(measurement.owner.op.mechanism, Bound)
 
 
 def known_totals(model: Model, counts: TensorVariable) -> KnownTotals:
@@ -185,7 +185,7 @@ def known_totals(model: Model, counts: TensorVariable) -> KnownTotals:
     bounds = [(rv, _values(model, rv)) for rv in measurements if is_bound(rv)]
     least, most = [np.empty(0)], [np.empty(0)]
     for rv, values in bounds:
-        from_below = isinstance(rv.owner.op.mechanism, AtLeast)
+        from_below = rv.owner.op.mechanism.side == "at_least"
         least.append(values if from_below else np.full(values.size, -np.inf))
         most.append(np.full(values.size, np.inf) if from_below else values)
     matrix = under_each_other(cells, [rv.owner.op.matrix.values for rv, _ in bounds])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -32,9 +32,10 @@ class Exact(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AtLeast(Mechanism):
-    """The release is a number that the statistic does not fall below."""
+class Bound(Mechanism):
+    """The release is a number that the statistic does not fall below, or does not exceed."""
 
+    side: Literal["at_least", "at_most"]
     discrete: ClassVar[bool] = True
 
     @property
@@ -44,27 +45,8 @@ class AtLeast(Mechanism):
 
     def log_density(self, release: Any, statistic: Any) -> Any:
         """Return 0 within the bound and minus infinity elsewhere."""
-        return _never(numeric(statistic) < numeric(release))
-
-    def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
-        """Return the narrowest bound there is."""
-        return integer_statistic(statistic)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AtMost(Mechanism):
-    """The release is a number that the statistic does not exceed."""
-
-    discrete: ClassVar[bool] = True
-
-    @property
-    def guarantee(self) -> None:
-        """Promise nothing."""
-        return None
-
-    def log_density(self, release: Any, statistic: Any) -> Any:
-        """Return 0 within the bound and minus infinity elsewhere."""
-        return _never(numeric(statistic) > numeric(release))
+        over = numeric(statistic) - numeric(release)
+        return _never(over < 0 if self.side == "at_least" else over > 0)
 
     def simulate(self, rng: np.random.Generator, statistic: Any) -> np.ndarray:
         """Return the narrowest bound there is."""

@@ -212,15 +212,14 @@ def measure(counts, matrix=None, mechanism=None, observed=(1, 2, 3), **kwargs):
     return pmp.LinearMeasurements("y", counts, matrix, mechanism, observed=observed, **kwargs)
 
 
-def test_counts_must_be_a_vector_of_the_model():
+def test_counts_must_be_a_table_of_the_model():
     with pm.Model():
         for wrong in (
             pm.Poisson.dist(3.0, shape=3),
-            pm.Poisson("table", 3.0, shape=(3, 1)),
             pm.Poisson("one", 3.0),
             "counts",
         ):
-            with pytest.raises(RecordError, match=r"must be a vector variable of the model.*got"):
+            with pytest.raises(RecordError, match=r"must be a table of the model.*got"):
                 measure(wrong)
         with pytest.raises(RecordError, match="must be integers; got float64"):
             measure(pm.Normal("real", shape=3))
