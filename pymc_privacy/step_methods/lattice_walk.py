@@ -27,9 +27,8 @@ class LatticeWalk(Courier):
     move alone where no exact total holds them, and exchange counts with cells that are held by
     the same totals. Where exact totals cross (the margins of a table with two ways), vectors of
     the integer kernel of the totals are added too, so that all tables can be reached. Cells also
-    exchange counts within the noisy totals that hold both. Poisson counts move together with their
-    parameters too, which matters where there is much noise; of more than 50 parameters some
-    at a time.
+    exchange counts within noisy totals. Poisson counts move together with their parameters (some
+    at a time, of more than 50) too, which matters where there is much noise.
 
     Parameters
     ----------
@@ -152,8 +151,7 @@ class LatticeWalk(Courier):
         point |= program.layout.unflatten(state.parameters)
         lattice.write(point, state.counts)
         if self.tune:
-            shapes = adaptation.learn_carries(learnt.carry, program.blocks, state.parameters, info)
-            learnt = learnt._replace(carry=shapes)
+            learnt = adaptation.learn_carries(learnt, program.blocks, state.parameters, info)
         return learnt, info.accept
 
     def _sweep(

@@ -296,7 +296,7 @@ def effect_mean():
 def blocked(rng, blocks, *, settle=400, draws=2500):
     """Return draws of both parameters, moved in blocks, with pairs of cells in between."""
     fibre, counts, parameters = fibre_of(EXACT), some_table(EXACT, TOTAL), np.zeros(2)
-    shapes = tuple(adaptation.first_shape(block.size) for block in blocks)
+    learnt = adaptation.init(3, blocks=[block.size for block in blocks])
     drawn = np.empty((settle + draws, 2))
     sums = (fibre.held, equal_columns(EXACT))
     groupings = [poisson_carry.held(groups, 3) for groups in sums]
@@ -317,7 +317,7 @@ def blocked(rng, blocks, *, settle=400, draws=2500):
         state, info = poisson_carry.step(
             rng,
             poisson_carry.init(parameters, walked.counts, NOISY),
-            adaptation.carry_settings(shapes, blocks, 8),
+            adaptation.carry_settings(learnt.carry, blocks, 8),
             measurements=NOISY,
             groupings=groupings,
             program=two_program,
@@ -325,7 +325,7 @@ def blocked(rng, blocks, *, settle=400, draws=2500):
         )
         parameters, counts = state.parameters, state.counts
         if i < settle:
-            shapes = adaptation.learn_carries(shapes, blocks, parameters, info)
+            learnt = adaptation.learn_carries(learnt, blocks, parameters, info)
         drawn[i] = parameters
     return drawn[None, settle:]
 

@@ -75,18 +75,19 @@ def learn(learnt: Learnt, info: lattice_walk.Info) -> Learnt:
 
 
 def learn_carries(
-    shapes: Sequence[CarryShape],
+    learnt: Learnt,
     places: Sequence[np.ndarray],
     parameters: np.ndarray,
     info: poisson_carry.Info,
-) -> tuple[CarryShape, ...]:
+) -> Learnt:
     """Learn length and shape of the moves of every block from one more draw."""
-    return tuple(
+    shapes = (
         learn_carry(shape, parameters[own], accepted / offered if offered else None)
         for shape, own, offered, accepted in zip(
-            shapes, places, info.offered, info.accepted, strict=True
+            learnt.carry, places, info.offered, info.accepted, strict=True
         )
     )
+    return learnt._replace(carry=tuple(shapes))
 
 
 def learn_carry(shape: CarryShape, parameters: np.ndarray, accept: float | None) -> CarryShape:
