@@ -4,8 +4,9 @@ Counts c, integers that are independent given the parameters, have the target
 
     prod_i p_i(c_i) prod_r eta_r(y_r - (A c)_r)   on   { c : B c = t }.
 
-Three kinds of moves keep B c. A *single* moves a cell that no exact total holds, a *pair* moves
-k from one cell to another that the same totals hold; where these do not connect all tables with
+Moves of several kinds keep B c. A *single* moves a cell that no exact total holds, a *pair* moves
+k from one cell to another that the same totals hold, *four* cells are two such pairs at the corners
+of a table, whose margins they keep; where these do not connect all tables with
 the same totals, a *direction* adds a vector of the integer kernel of B. All are proposed
 symmetrically, whatever the counts are, so that the acceptance ratio is that of the target. Which
 counts are possible, such as those >= 0, is for p_i to say. Totals with bounds are rows without
@@ -63,26 +64,29 @@ class Settings(NamedTuple):
     """How far moves go."""
 
     scales: np.ndarray
-    """Shape (kinds, cells): the mean length of moves alone, and in pairs of each kind."""
+    """Shape (kinds, cells): the mean length of moves of each kind."""
 
 
 class Offers(NamedTuple):
     """Moves of one kind that were offered, one per row of cells, and which were accepted."""
 
     kind: int
-    """0 alone, 1 in pairs, and more in pairs that other totals hold too."""
+    """0 alone, 1 in pairs, then in pairs that other totals hold too, and at last in fours."""
     cells: np.ndarray
-    """Shape (moves, 2); a pair of a cell with itself is a cell alone."""
+    """Shape (moves, cells that move together)."""
     accepted: np.ndarray
 
 
 class Info(NamedTuple):
-    """What happened to moves of cells alone and in pairs, and along directions."""
+    """What happened to moves of cells alone and together, and along directions."""
 
     offers: tuple[Offers, ...]
     directions: np.ndarray
     """Which directions were accepted."""
 
+
+# What the cells of a move gain.
+_ALONE, _PAIR, _FOUR = np.array([1]), np.array([1, -1]), np.array([1, -1, -1, 1])
 
 Density = Callable[[np.ndarray], np.ndarray]
 
@@ -121,14 +125,18 @@ def step(
     """
     # Which other totals hold a pair does not depend on the counts either.
     ways = [0, *([] if not fibre.finer else [1 + int(rng.integers(len(fibre.finer)))])]
-    kinds = [(0, fibre.singles), *((1 + way, fibre.draw_pairs(rng, way)) for way in ways)]
+    moved = [
+        (0, fibre.singles, _ALONE),
+        *((1 + way, fibre.draw_pairs(rng, way), _PAIR) for way in ways),
+        (fibre.kinds - 1, fibre.draw_fours(rng), _FOUR),
+    ]
     offers = []
-    for kind, cells in kinds:
-        accepted = np.empty(0, dtype=np.bool_)
+    for kind, cells, signs in moved:
         if len(cells):
-            moves = _symmetric(rng, settings.scales[kind][cells].min(axis=1))
-            accepted = _offer(rng, state, cells, moves, measurements, density)
-        offers.append(Offers(kind, cells, accepted))
+            lengths = _symmetric(rng, settings.scales[kind][cells].min(axis=1))
+            steps = lengths[:, None] * signs
+            accepted = _offer(rng, state, cells, steps, measurements, density)
+            offers.append(Offers(kind, cells, accepted))
     directions = [
         _offer_direction(rng, state, vector, measurements, density)
         for vector in fibre.draw_directions(rng)
@@ -137,7 +145,7 @@ def step(
 
 
 def accepted(infos: Sequence[Info]) -> tuple[float, float, float]:
-    """Return the fraction of accepted moves alone, in pairs and along directions.
+    """Return the fraction of accepted moves alone, of several cells, and along directions.
 
     It is nan where there were none.
     """
@@ -149,7 +157,7 @@ def accepted(infos: Sequence[Info]) -> tuple[float, float, float]:
     )
     found = []
     for kind in kinds:
-        moves = np.concatenate(kind)
+        moves = np.concatenate([np.empty(0), *kind])
         found.append(float(moves.mean()) if moves.size else math.nan)
     return found[0], found[1], found[2]
 
@@ -163,22 +171,18 @@ def _symmetric(rng: np.random.Generator, length: np.ndarray) -> np.ndarray:
 def _offer(
     rng: np.random.Generator,
     state: State,
-    pairs: np.ndarray,
-    moves: np.ndarray,
+    cells: np.ndarray,
+    steps: np.ndarray,
     measurements: Measurements,
     density: Density,
 ) -> np.ndarray:
     """Offer moves of cells that have no cell in common, one after the other."""
     proposed = state.counts.copy()
-    proposed[pairs[:, 0]] += moves
-    # A pair of a cell with itself is a cell alone.
-    two = pairs[:, 0] != pairs[:, 1]
-    proposed[pairs[two, 1]] -= moves[two]
-    accepted = np.empty(len(pairs), dtype=np.bool_)
-    slack = rng.standard_exponential(len(pairs))
+    proposed[cells] += steps
+    accepted = np.empty(len(cells), dtype=np.bool_)
+    slack = rng.standard_exponential(len(cells))
     there = np.asarray(density(proposed))
-    arguments = (pairs, moves, slack, there, *state, *measurements, accepted)
-    _scan(*arguments)
+    _scan(cells, steps, slack, there, *state, *measurements, accepted)
     return accepted
 
 
@@ -211,37 +215,29 @@ def log_noise(totals: np.ndarray, measurements: Measurements) -> float:
 
 @compiled
 def _scan(
-    pairs, moves, slack, there, counts, totals, here, starts, rows, entries, release, scale,
+    cells, steps, slack, there, counts, totals, here, starts, rows, entries, release, scale,
     gaussian, least, most, accepted,
 ):  # fmt: skip
     """Accept or reject each move in turn; ``totals`` is kept running."""
-    for j in range(pairs.shape[0]):
-        first, second = pairs[j, 0], pairs[j, 1]
-        both = first != second
-        ratio = there[first] - here[first]
-        if both:
-            ratio += there[second] - here[second]
-        # A row that holds both cells moves twice; the two changes add up to that of both moves.
-        ratio += shift(first, moves[j], totals, starts, rows, entries, release, scale, gaussian)
-        if both:
-            ratio += shift(
-                second, -moves[j], totals, starts, rows, entries, release, scale, gaussian
-            )
-        accepted[j] = (
-            ratio + slack[j] >= 0.0
-            and is_inside(first, totals, starts, rows, least, most)
-            and is_inside(second, totals, starts, rows, least, most)
-        )
-        if accepted[j]:
-            counts[first] += moves[j]
-            here[first] = there[first]
-            if both:
-                counts[second] -= moves[j]
-                here[second] = there[second]
-        else:
-            _restore(first, moves[j], totals, starts, rows, entries)
-            if both:
-                _restore(second, -moves[j], totals, starts, rows, entries)
+    for j in range(cells.shape[0]):
+        ratio = slack[j]
+        # A row that holds several cells moves several times; the changes add up.
+        for k in range(cells.shape[1]):
+            i, move = cells[j, k], steps[j, k]
+            ratio += there[i] - here[i]
+            ratio += shift(i, move, totals, starts, rows, entries, release, scale, gaussian)
+        accepted[j] = ratio >= 0.0
+        # Bounds hold for what all cells together come to.
+        for i in cells[j]:
+            if accepted[j] and not is_inside(i, totals, starts, rows, least, most):
+                accepted[j] = False
+        for k in range(cells.shape[1]):
+            i = cells[j, k]
+            if accepted[j]:
+                counts[i] += steps[j, k]
+                here[i] = there[i]
+            else:
+                _restore(i, steps[j, k], totals, starts, rows, entries)
 
 
 @compiled

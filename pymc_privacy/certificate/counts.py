@@ -89,14 +89,14 @@ def _moves(
     rng = np.random.default_rng(3)
     fibre = lattice.fibre
     ways = [fibre.draw_pairs(rng, way) for way in range(1 + len(fibre.finer))]
-    for kind, moved in (("alone", fibre.singles), *(("in pairs", pairs) for pairs in ways)):
-        for first, second in rng.permutation(moved)[:_MOST_MOVES]:
+    moves = [("alone", fibre.singles, [1]), *(("in pairs", pairs, [1, -1]) for pairs in ways)]
+    moves.append(("in fours", fibre.draw_fours(rng), [1, -1, -1, 1]))
+    for kind, moved, signs in moves:
+        for cells in rng.permutation(moved)[:_MOST_MOVES]:
             for length in _LENGTHS:
                 vector = np.zeros(lattice.cells, dtype=np.int64)
-                vector[first] += length
-                vector[second] -= length * (first != second)
+                vector[cells] = length * np.array(signs)
                 what = f"the change of the log density when cells move {kind} ({label})"
-                cells = np.unique([first, second])
                 yield from _move(lattice, reference, names, before, here, vector, cells, what)
     for vector in lattice.fibre.draw_directions(rng)[:_MOST_MOVES]:
         what = f"the change of the log density along a direction ({label})"

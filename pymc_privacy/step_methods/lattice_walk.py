@@ -113,7 +113,9 @@ class LatticeWalk(Courier):
 
     def _first(self, tune_steps: int) -> tuple[adaptation.Learnt, ...]:
         return tuple(
-            adaptation.init(t.cells, t.kinds, [b.size for b in t.carry.blocks] if t.carry else ())
+            adaptation.init(
+                t.cells, t.fibre.kinds, [b.size for b in t.carry.blocks] if t.carry else ()
+            )
             for t in self._lattices
         )
 

@@ -255,11 +255,6 @@ class LatticeTarget(NamedTuple):
         """Return the number of counts."""
         return self.noisy.starts.size - 1
 
-    @property
-    def kinds(self) -> int:
-        """Return how many kinds of moves there are: alone, and pairs of several ways."""
-        return 2 + len(self.fibre.finer)
-
     def read(self, point: Point) -> np.ndarray:
         """Return the counts of a point as one vector."""
         return np.array(point[self.name], dtype=np.int64).ravel()

@@ -63,7 +63,7 @@ def walk(rng, matrix, totals, draws=8_000, *, fibre=None, density=log_poisson, e
     start = some_table(matrix, totals, *ends)
     fibre = fibre or fibre_of(matrix)
     state = lattice_walk.init(start, NOISY, density)
-    learnt = adaptation.init(4, 2 + len(fibre.finer))
+    learnt = adaptation.init(4, fibre.kinds)
     counts = np.empty((draws, 4), dtype=int)
     for i in range(draws):
         state, info = lattice_walk.step(
@@ -135,7 +135,7 @@ def test_a_walk_that_forgets_the_law_of_the_counts_is_caught(request):
 def test_a_walk_that_leaves_some_tables_out_is_caught(request):
     """The mutant: the cell that no exact total holds never moves."""
     matrix, totals = INVARIANTS["part"]
-    still = Fibre(np.empty((0, 2), dtype=int), (np.array([0, 1, 2]),), np.empty((0, 4), dtype=int))
+    still = Fibre(np.empty((0, 1), dtype=int), (np.array([0, 1, 2]),), np.empty((0, 4), dtype=int))
     counts = walk(np.random.default_rng(seed_of(request)), matrix, totals, fibre=still)
     with pytest.raises(AssertionError, match="instead of"):
         assert_posterior(counts, matrix, totals)
@@ -327,7 +327,7 @@ def bounded_walk(rng, name, invariants, *, fibre=None, draws=8_000):
     # Exchanges between cells that the first noisy totals hold both, too.
     fibre = fibre or fibre_of(matrix, [MATRIX[2:4]], bounded)
     state = lattice_walk.init(some_table(matrix, totals, bounded=bounded), noisy, log_poisson)
-    learnt = adaptation.init(4, 2 + len(fibre.finer))
+    learnt = adaptation.init(4, fibre.kinds)
     counts = np.empty((draws, 4), dtype=int)
     for i in range(draws):
         state, info = lattice_walk.step(
@@ -420,10 +420,77 @@ def test_moves_of_one_join_all_tables_within_nested_bounds(seed):
 
 def test_pairs_are_of_one_class_and_every_cell_has_its_turn():
     groups = (np.array([0, 3, 5]), np.array([1, 2, 4, 6]))
-    fibre = Fibre(np.empty((0, 2), dtype=int), groups, np.empty((0, 7), dtype=int))
+    fibre = Fibre(np.empty((0, 1), dtype=int), groups, np.empty((0, 7), dtype=int))
     rng, met = np.random.default_rng(1), set()
     for _ in range(200):
         pairs = fibre.draw_pairs(rng)
         assert np.unique(pairs).size == pairs.size == 6
         met |= {tuple(sorted(pair)) for pair in pairs.tolist()}
     assert met == {(i, j) for g in groups for i in g.tolist() for j in g.tolist() if i < j}
+
+
+# Four cells of a table, whose margins are known well.
+MARGINS = [np.array([[1, 1, 0, 0], [0, 0, 1, 1]]), np.array([[1, 0, 1, 0], [0, 1, 0, 1]])]
+
+
+def margins_walk(rng, totals, fibre, *, draws=8_000):
+    """Walk a table of two ways with tight margins, and return draws, tables and weights."""
+    rows, release = np.concatenate(MARGINS), np.array([9.0, 5.0, 6.0, 8.0])
+    noisy = lattice_walk.stack([rows], [release], [np.full(4, 0.4)], [True])
+    state = lattice_walk.init(np.array([5, 4, 1, 4]), noisy, log_poisson)
+    learnt, counts = adaptation.init(4, fibre.kinds), np.empty((draws, 4), dtype=int)
+    for i in range(draws):
+        state, info = lattice_walk.step(
+            rng, state, learnt.walk, measurements=noisy, fibre=fibre, density=log_poisson
+        )
+        if i < 500:
+            learnt = adaptation.learn(learnt._replace(steps=i), info)
+        counts[i] = state.counts
+    every = tables(*totals)
+    log_weight = log_poisson(every).sum(axis=1)
+    log_weight -= ((release - every @ rows.T) ** 2).sum(axis=1) / (2 * 0.4**2)
+    weight = np.exp(log_weight - log_weight.max())
+    return counts[500:], every, weight / weight.sum()
+
+
+@pytest.mark.parametrize("name", ["none", "a total"])
+def test_a_table_with_tight_margins_is_drawn_from_its_posterior(name, request):
+    totals = {"none": INVARIANTS["none"], "a total": (np.ones((1, 4), dtype=int), np.array([14]))}
+    fibre = fibre_of(totals[name][0], MARGINS)
+    assert len(fibre.crossing) == 1
+    drawn = margins_walk(np.random.default_rng(seed_of(request)), totals[name], fibre)
+    assert_within(*drawn)
+
+
+def test_fours_that_are_offered_where_they_gain_are_caught(request, monkeypatch):
+    """The mutant: a proposal that is not symmetric."""
+    fibre = fibre_of(INVARIANTS["none"][0], MARGINS)
+    monkeypatch.setattr(lattice_walk, "_symmetric", lambda rng, length: np.ones(length.size, int))
+    drawn = margins_walk(np.random.default_rng(1), INVARIANTS["none"], fibre, draws=3000)
+    with pytest.raises(AssertionError, match=r"z =|instead of"):
+        assert_within(*drawn)
+
+
+def test_fours_keep_both_margins_and_all_exact_totals():
+    shape = (5, 4, 2)
+    cells = np.arange(40).reshape(shape)
+    rows = np.stack([np.isin(np.arange(40), cells[i]) for i in range(5)]).astype(int)
+    columns = np.stack([np.isin(np.arange(40), cells[:, j]) for j in range(4)]).astype(int)
+    exact = np.stack([np.isin(np.arange(40), cells[..., k]) for k in range(2)]).astype(int)
+    fibre = fibre_of(exact, [rows, columns])
+    rng, met = np.random.default_rng(1), set()
+    for _ in range(50):
+        fours = fibre.draw_fours(rng)
+        assert np.unique(fours).size == fours.size > 0
+        for four in fours:
+            vector = np.zeros(40, dtype=int)
+            vector[four] = [3, -3, -3, 3]
+            assert not (np.concatenate([rows, columns, exact]) @ vector).any()
+            met |= set(four.tolist())
+    assert met == set(range(40))
+    # Tracts of counties are no table.
+    nested = [
+        np.kron(np.eye(8, dtype=int), np.ones(5, int)),
+        np.kron(np.eye(2, dtype=int), np.ones(20, int)),
+    ]
+    assert not fibre_of(exact[:0], nested).draw_fours(rng).size

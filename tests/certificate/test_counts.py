@@ -109,7 +109,7 @@ LATTICE_MUTANTS = {
     "another noise": lambda t: t._replace(noisy=t.noisy._replace(gaussian=~t.noisy.gaussian)),
     "another law": lambda t: t._replace(density=lambda p, c: t.density(p, c) + 0.01 * c),
     "a cell that is held moves": lambda t: t._replace(
-        fibre=replace(t.fibre, singles=np.array([[0, 0], [1, 1], [2, 2], [3, 3]]))
+        fibre=replace(t.fibre, singles=np.array([[0], [1], [2], [3]]))
     ),
     "a pair that is not held together": lambda t: t._replace(
         fibre=replace(t.fibre, classes=(np.array([0, 1, 2, 3]),))

@@ -68,9 +68,8 @@ def learn(learnt: Learnt, info: lattice_walk.Info) -> Learnt:
     """Learn the lengths of moves from one sweep."""
     scales, gain = learnt.walk.scales.copy(), tuning.slow_gain(learnt.steps)
     for kind, cells, accepted in info.offers:
-        if len(cells):
-            change = gain * (accepted[:, None] - CELL_ACCEPT)
-            scales[kind, cells] = np.maximum(scales[kind, cells] * np.exp(change), _LEAST_SCALE)
+        change = gain * (accepted[:, None] - CELL_ACCEPT)
+        scales[kind, cells] = np.maximum(scales[kind, cells] * np.exp(change), _LEAST_SCALE)
     return learnt._replace(walk=lattice_walk.Settings(scales))
 
 

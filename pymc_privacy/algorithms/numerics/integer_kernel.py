@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from pymc_privacy.errors import ReleaseError
 
 _CHEAP = 4_000_000  # entries of a matrix that is written out
 _EXACT_SEARCH = 1000  # cells, up to which an even table is searched for among all
+_TABLE = 4  # places for each cell, up to which two ways to divide them are a table's
 LARGEST_BASIS = 300
 """How many cells a table may have whose exact totals are not nested."""
 
@@ -40,12 +41,24 @@ class Bounded(NamedTuple):
     most: np.ndarray
 
 
+class Crossing(NamedTuple):
+    """Two ways to divide cells that cross as the dims of a table do."""
+
+    rows: np.ndarray
+    """The class of each cell in the one."""
+    columns: np.ndarray
+    """And in the other."""
+    row_groups: tuple[np.ndarray, ...]
+    """Rows that the same exact totals hold."""
+    column_groups: tuple[np.ndarray, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Fibre:
     """The moves that keep all exact totals."""
 
     singles: np.ndarray
-    """Shape (cells, 2): each free cell, twice."""
+    """Shape (cells, 1): each free cell."""
     classes: tuple[np.ndarray, ...]
     """Cells that the same totals hold; classes of one cell are left out."""
     basis: np.ndarray
@@ -54,6 +67,13 @@ class Fibre:
     """Classes whose sum is exact, those of one cell too."""
     finer: tuple[tuple[np.ndarray, ...], ...] = ()
     """The classes divided further, in several ways: by totals that are known well, say."""
+    crossing: tuple[Crossing, ...] = ()
+    """Two ways that cross."""
+
+    @property
+    def kinds(self) -> int:
+        """Return how many kinds of moves there are: alone, in pairs of each way, in fours."""
+        return 2 + len(self.finer) + (len(self.crossing) > 0)
 
     @cached_property
     def _pairings(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
@@ -62,6 +82,23 @@ class Fibre:
     def draw_pairs(self, rng: np.random.Generator, way: int = 0) -> np.ndarray:
         """Draw disjoint pairs of cells that can exchange counts, of classes or of finer ones."""
         return _pairs(rng, *self._pairings[way])
+
+    def draw_fours(self, rng: np.random.Generator) -> np.ndarray:
+        """Draw disjoint cells of two rows and two columns, where totals of both are known.
+
+        If the first gains and the second loses k, and the other two the other way round, no total
+        of a row or of a column changes, nor does any exact total.
+        """
+        if not self.crossing:
+            return np.empty((0, 4), dtype=np.int64)
+        rows, columns, *held = self.crossing[int(rng.integers(len(self.crossing)))]
+        table = np.full((rows.max() + 1, columns.max() + 1), -1)
+        # Of several cells in one place, any.
+        order = rng.permutation(rows.size)
+        table[rows[order], columns[order]] = order
+        first, second = (_pairs(rng, *_joined(groups)) for groups in held)
+        fours = table[first[:, None, :, None], second[None, :, None, :]].reshape(-1, 4)
+        return fours[(fours >= 0).all(axis=1)]
 
     def draw_directions(self, rng: np.random.Generator) -> list[np.ndarray]:
         """Draw as many vectors of the kernel as the basis has, each as often as its opposite."""
@@ -121,21 +158,52 @@ def fibre_of(matrix: Any, known: Sequence[Any] = (), bounded: Bounded | None = N
         basis = integer_kernel(whole.toarray())
     if bounded is not None and bounded.matrix.shape[0]:
         _check_bounds(bounded, held, crossed=len(basis) > 0)
-    finer = _finer(whole, known, classes)
-    return Fibre(np.stack([free, free], axis=1), classes, basis, tuple(held), finer)
+    several = [sparse.vstack([whole, sparse.csr_array(rows)], format="csc") for rows in known]
+    ways = [equal_columns(matrix) for matrix in several]
+    return Fibre(
+        free[:, None], classes, basis, tuple(held), _finer(ways, classes), _crossing(ways, groups)
+    )
 
 
 def _finer(
-    whole: sparse.csc_array, known: Sequence[Any], classes: tuple[np.ndarray, ...]
+    divided: Sequence[tuple[np.ndarray, ...]], classes: tuple[np.ndarray, ...]
 ) -> tuple[tuple[np.ndarray, ...], ...]:
     """Return the different ways in which totals that are known divide the classes."""
     ways = [classes]
-    for matrix in known:
-        groups = equal_columns(sparse.vstack([whole, sparse.csr_array(matrix)], format="csc"))
+    for groups in divided:
         way = tuple(group for group in groups if group.size > 1)
         if way and not any(_same(way, other) for other in ways):
             ways.append(way)
     return tuple(ways[1:])
+
+
+def _crossing(
+    ways: Sequence[tuple[np.ndarray, ...]], classes: Sequence[np.ndarray]
+) -> tuple[Crossing, ...]:
+    """Return all two ways that divide the classes and cross."""
+    found = []
+    for two in combinations(ways, 2):
+        cells = sum(group.size for group in classes)
+        if min(map(len, two)) > 1 and len(two[0]) * len(two[1]) <= _TABLE * cells:
+            exact = _member(classes, cells)
+            # All cells of a row are in one class.
+            rows, columns = (_grouped(exact[[group[0] for group in way]]) for way in two)
+            one, other = (_member(way, cells) for way in two)
+            found.append(Crossing(one, other, rows, columns))
+    return tuple(found)
+
+
+def _grouped(labels: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the places of each label."""
+    order = np.argsort(labels, kind="stable")
+    return tuple(np.split(order, np.flatnonzero(np.diff(labels[order])) + 1))
+
+
+def _member(groups: Sequence[np.ndarray], cells: int) -> np.ndarray:
+    member = np.empty(cells, dtype=np.int64)
+    for k, group in enumerate(groups):
+        member[group] = k
+    return member
 
 
 def _same(one: tuple[np.ndarray, ...], other: tuple[np.ndarray, ...]) -> bool:
