@@ -112,12 +112,7 @@ class LatticeWalk(Courier):
         )
 
     def _first(self, tune_steps: int) -> tuple[adaptation.Learnt, ...]:
-        return tuple(
-            adaptation.init(
-                t.cells, t.fibre.kinds, [b.size for b in t.carry.blocks] if t.carry else ()
-            )
-            for t in self._lattices
-        )
+        return tuple(adaptation.init(*lattice.sizes) for lattice in self._lattices)
 
     def _iterate(self, point: Point) -> dict[str, Any]:
         """Carry each vector of counts along with its parameters, then make some sweeps of it."""

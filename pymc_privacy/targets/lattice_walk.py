@@ -255,6 +255,12 @@ class LatticeTarget(NamedTuple):
         """Return the number of counts."""
         return self.noisy.starts.size - 1
 
+    @property
+    def sizes(self) -> tuple[int, int, list[int]]:
+        """Return how many counts, kinds of moves, and parameters in each block there are."""
+        blocks = self.carry.blocks if self.carry else ()
+        return self.cells, self.fibre.kinds, [block.size for block in blocks]
+
     def read(self, point: Point) -> np.ndarray:
         """Return the counts of a point as one vector."""
         return np.array(point[self.name], dtype=np.int64).ravel()
