@@ -54,6 +54,8 @@ from pymc_privacy.mechanisms.from_opendp import from_opendp, from_opendp_summary
 from pymc_privacy.mechanisms.ptable import read_ptable
 from pymc_privacy.mechanisms.unknown_size import SizeGap, capacity_for, size_gap
 from pymc_privacy.model.acceptance_bounds import acceptance_bounds
+from pymc_privacy.model.ergodicity import ergodicity
+from pymc_privacy.model.size_matters import size_matters
 from pymc_privacy.plots import (
     plot_acceptance,
     plot_ascent,
@@ -64,6 +66,7 @@ from pymc_privacy.plots import (
     plot_release,
     plot_shares,
     plot_size,
+    plot_size_gap,
     plot_threshold,
 )
 from pymc_privacy.published.nmf import read_nmf
@@ -180,6 +183,7 @@ __all__ = [
     "compose",
     "discrete_gaussian_scale",
     "discrete_gaussian_variance",
+    "ergodicity",
     "expected_acceptance",
     "from_opendp",
     "from_opendp_summary",
@@ -201,6 +205,7 @@ __all__ = [
     "plot_release",
     "plot_shares",
     "plot_size",
+    "plot_size_gap",
     "plot_threshold",
     "posterior_counts",
     "posterior_interval",
@@ -224,6 +229,7 @@ __all__ = [
     "simulate_nmf",
     "simulate_release",
     "size_gap",
+    "size_matters",
     "smallest_share_bins",
     "summary_interval",
     "window_error",

@@ -28,6 +28,7 @@ from pymc_privacy.arguments import shown
 from pymc_privacy.errors import InsecureNoiseWarning, PrivacyError
 from pymc_privacy.inference.profiling import Profile
 from pymc_privacy.mechanisms import Mechanism
+from pymc_privacy.model.size_matters import SizeMatters
 from pymc_privacy.sanitize import Audit
 from tests.nonsense import ODD, WRONG
 
@@ -65,6 +66,7 @@ PREDICTED = TREE.copy()
 del PREDICTED["posterior"]
 
 
+MATTERS = SizeMatters(100, 4.2, "sqrt(n)", 0.42, "not known", None, pmp.PureDP(1.0), NOISE, ())
 PROFILE = Profile("mu", np.arange(3.0), np.array([-2.0, 0.0, -2.0]), np.full(3, 0.1), [], 1.0, 0.0)
 CLIMBED = SimpleNamespace(
     path=((Step(np.zeros(1), 0, math.nan, "far"), Step(np.ones(1), 40, 0.5, "far")),),
@@ -883,6 +885,10 @@ def cases(folder):
             ),
         ],
         "acceptance_bounds": [Case(pmp.acceptance_bounds, {}, model, model="object?")],
+        "ergodicity": [Case(pmp.ergodicity, {}, sized_model, model="object?")],
+        "size_matters": [
+            Case(pmp.size_matters, {"size": 30}, sized_model, model="object?", size="count?")
+        ],
         "plot_acceptance": [
             Case(
                 pmp.plot_acceptance,
@@ -940,6 +946,14 @@ def cases(folder):
                 var_names="object?",
                 ci_prob="probability",
                 axes="object?",
+            ),
+        ],
+        "plot_size_gap": [
+            Case(
+                pmp.plot_size_gap,
+                {"found": constant(MATTERS), "axis": axis},
+                found="object",
+                axis="object?",
             ),
         ],
         "plot_size": [
@@ -1523,6 +1537,16 @@ def plain_model():
     """A model that has a variable, and nothing that was released."""
     with pm.Model() as built:
         pm.Normal("free")
+        yield built
+
+
+@contextlib.contextmanager
+def sized_model():
+    with pm.Model() as built:
+        n = pm.DiscreteUniform("n", 1, 60)
+        x = pmp.Records("x", pm.Bernoulli.dist(0.4), size=n)
+        pmp.Privatized("s", x, pmp.Laplace(epsilon=1.0, sensitivity=1.0), observed=3.0)
+        pmp.Privatized("n_dp", n, pmp.Laplace(scale=2.0), observed=31.0)
         yield built
 
 

@@ -95,7 +95,7 @@ def acceptance_bounds(model: Model | None = None) -> AcceptanceBounds:
     sized = [rv for rv in model.free_RVs if is_record(rv) and is_sized(rv)]
     relation = "add_remove" if sized else "replace_one"
     why: list[str] = []
-    seen, other = _releases(model)
+    seen, other = releases_of_records(model)
     if not seen:
         return AcceptanceBounds(why=("no release sees a record",))
     if others := _other_factors(model):
@@ -123,7 +123,7 @@ def _other_factors(model: Model) -> list[str]:
     return [str(factor.name) for factor in factors if _sees_records(factor, model)]
 
 
-def _releases(model: Model) -> tuple[list[TensorVariable], list[TensorVariable]]:
+def releases_of_records(model: Model) -> tuple[list[TensorVariable], list[TensorVariable]]:
     """Return the releases that see records, and those of a size alone."""
     seen: list[TensorVariable] = []
     other: list[TensorVariable] = []

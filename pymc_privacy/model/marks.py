@@ -65,6 +65,12 @@ def unmark(variable: TensorVariable) -> None:
         variable.owner.op = plain
 
 
+def law_class(variable: TensorVariable) -> type:
+    """Return the class of the operation without its mark."""
+    op = variable.owner.op
+    return op._base if isinstance(op, Mark) else type(op)
+
+
 def sampler_of(variable: TensorVariable) -> str | None:
     """Return the name of the step method that a variable is left to, if it is one of ours."""
     op = None if variable.owner is None else variable.owner.op

@@ -12,7 +12,7 @@ from pymc_privacy.plots.posteriors import plot_posteriors
 from pymc_privacy.plots.profile import plot_profile
 from pymc_privacy.plots.records import plot_records
 from pymc_privacy.plots.release import plot_release
-from pymc_privacy.plots.size import plot_size
+from pymc_privacy.plots.size import plot_size, plot_size_gap
 
 __all__ = [
     "plot_acceptance",
@@ -24,5 +24,6 @@ __all__ = [
     "plot_release",
     "plot_shares",
     "plot_size",
+    "plot_size_gap",
     "plot_threshold",
 ]

@@ -1,4 +1,4 @@
-"""The posterior of the number of records."""
+"""The posterior of the number of records, and whether it matters that it is private."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from pymc_privacy.arguments import probability, real
-from pymc_privacy.errors import PlotError
+from pymc_privacy.arguments import probability, real, refusal
+from pymc_privacy.errors import GuaranteeError, PlotError
+from pymc_privacy.mechanisms.unknown_size import size_gap
+from pymc_privacy.model.size_matters import SizeMatters
 from pymc_privacy.plots.canvas import (
     BLUE,
+    GREEN,
     ORANGE,
     axis_for,
     chosen,
@@ -105,3 +108,76 @@ def _released(observed: Any, name: str) -> float:
     """Return the observed number of a name."""
     [found] = chosen(observed, name)
     return real("release", observed[found].values, error=PlotError)
+
+
+def plot_size_gap(found: SizeMatters, *, axis: Any = None) -> Any:
+    """Draw how far a private size can be from a known one, against the noise on the size.
+
+    Parameters
+    ----------
+    found : SizeMatters
+        From `size_matters`, with a guarantee and with noise on the size.
+    axis : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    PlotError
+        If `found` is something else, or has neither a guarantee nor noise on the size; or if
+        Matplotlib is not installed.
+
+    See Also
+    --------
+    size_matters : What is drawn.
+    size_gap : The bound.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_privacy as pmp
+    >>> noise = pmp.Laplace(epsilon=1.0, sensitivity=1.0, neighbours="add_remove")
+    >>> with pm.Model() as model:
+    ...     p = pm.Beta("p", 1, 1)
+    ...     n = pm.DiscreteUniform("n", 1, 500)
+    ...     x = pmp.Records("x", pm.Bernoulli.dist(p), size=n)
+    ...     yes = pmp.Privatized("yes", x, noise, observed=37.2)
+    ...     n_dp = pmp.Privatized("n_dp", n, pmp.Laplace(scale=5.0), observed=101.9)
+    >>> axis = pmp.plot_size_gap(pmp.size_matters(model))
+    >>> axis.get_xlabel()
+    'scale of the noise on the number of records'
+    """
+    if not isinstance(found, SizeMatters):
+        raise refusal("found", "what size_matters returns", found, error=PlotError)
+    if found.guarantee is None or found.mechanism is None:
+        raise PlotError(
+            "The bound needs a guarantee of the releases for adding or removing a record, and "
+            f"noise on the size; got {found.guarantee} and {found.mechanism}."
+        )
+    axis = axis_for(axis)
+    scale = float(found.mechanism.scale)  # type: ignore[attr-defined]
+    scales = np.geomspace(scale / 100, scale * 30, 61)
+    bounds = []
+    for one in scales:
+        try:
+            noise = type(found.mechanism)(scale=float(one))  # type: ignore[call-arg]
+            bounds.append(size_gap(found.guarantee, noise, size=found.size).bound)  # type: ignore[arg-type]
+        except GuaranteeError:
+            bounds.append(1.0)  # what reaches too far to be summed says nothing
+    axis.plot(scales, bounds, color=BLUE, label="bound on the total variation")
+    if found.ratio is not None:
+        axis.plot(
+            scales, found.ratio * scales / scale, color=GREEN, label=f"spread of n / {found.rate}"
+        )
+    axis.axvline(scale, color=ORANGE, lw=1.5, label="noise on the size")
+    axis.set(
+        xscale="log",
+        xlabel="scale of the noise on the number of records",
+        ylim=(0, 1.05),
+        title=f"{found.size} records",
+    )
+    tidy(axis)
+    axis.legend(frameon=False)
+    return axis

@@ -474,7 +474,9 @@ def test_a_sum_of_noisy_values_of_unknown_size(draw, noise, kind):
 
     sizes, chances = exact(lambda n: n)
     assert_law(draws["p"], chances)
-    assert_law(draws["n"], sizes)
+    assert_mean(draws["n"], sizes.mean(), what="E(n)")
+    for most_likely in (6, 10, 12):
+        assert_mean(draws["n"] <= most_likely, float(sizes.cdf(most_likely)), what="P(n <= k)")
     twin, _ = exact(lambda n: 3)
     with pytest.raises(AssertionError, match="z ="):
-        assert_law(draws["n"], twin)
+        assert_mean(draws["n"], twin.mean())
