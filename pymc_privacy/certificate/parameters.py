@@ -217,11 +217,14 @@ def _noncentred(
         moved = dict(zip(program.records, program.functions["forward"](r, *held, *u), strict=True))
         after = reference.terms(there | moved)
         found = [first_number(program.functions["noncentred"](v, *held, *u)) for v in (q, r)]
-        more = weight(there, u) - weight(here, u)
+        moved_weight = weight(there, u)
+        more = moved_weight - weight(here, u)
         what = f"the change of the log density of parameters given base variates ({label})"
         yield log_density_change(what, before, after, names, found[1] - found[0], more)
         yield from same_records(program, q, held, u, x, label)
-        yield from _misfit(program, databases, reference, there | moved, (r, *held, *u), label)
+        # Where base variates have no density, records are no numbers, and no move may go.
+        if math.isfinite(moved_weight):
+            yield from _misfit(program, databases, reference, there | moved, (r, *held, *u), label)
         if not is_weighted and sum(a.size for a in x) <= MANY_VALUES:
             for database in databases:
                 moves = _moves_of(program, database, carried, held, u)

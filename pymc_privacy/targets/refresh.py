@@ -70,7 +70,7 @@ class FreshDatabases:
         mixture = learnt.refreshing.mixture
         if mixture is None:
             return learnt, math.nan
-        offers = adaptation.LEARNING if is_tuning else adaptation.OFFERS
+        offers = adaptation.number_of_offers(learnt.refreshing)
         info = self.move(rng, point, mixture, offers)
         if is_tuning:
             known = adaptation.learn(learnt.refreshing, info, iteration, tune_steps)

@@ -98,8 +98,7 @@ def test_a_mixture_integrates_to_one_and_is_learnt(request):
 def test_inside_a_chain_draws_are_exact(monkeypatch, request):
     """Offers are made although leaps would do, and are learnt in tuning."""
     monkeypatch.setattr(adaptation, "ENOUGH_LEAPS", 2.0)
-    monkeypatch.setattr(adaptation, "LEARNING", 6)
-    monkeypatch.setattr(adaptation, "OFFERS", 6)
+    monkeypatch.setattr(adaptation, "MOST", 6)
     with pm.Model() as model:
         p = pm.Beta("p", 2, 5)
         x = pm.Bernoulli("x", p, shape=40)
@@ -127,4 +126,6 @@ def test_where_leaps_do_no_databases_are_offered():
     assert not adaptation.begins(20, 80, 0.05)
     assert not adaptation.begins(251, 1000, 0.05)
     assert adaptation.settle(adaptation.Refreshing(MIXTURE)).mixture is None
+    numbers = [adaptation.number_of_offers(adaptation.Refreshing(accept=a)) for a in (0, 0.25, 1)]
+    assert numbers == [adaptation.MOST, 16, adaptation.FEWEST]
     assert adaptation.settle(adaptation.Refreshing(MIXTURE, accept=0.3)).mixture is MIXTURE

@@ -17,6 +17,7 @@ from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV, LogNormalRV
 from scipy import special
 
 import pymc_privacy as pmp
+from pymc_privacy.certificate import base as certificate
 from pymc_privacy.certificate.base import (
     Comparison,
     Reference,
@@ -126,6 +127,13 @@ def verdicts(write):
     return [str(comparison) for comparison in compared(model) if not comparison.agrees]
 
 
+def shares_far_from_their_base():
+    """At some points of the prior a base variate of some record has no density."""
+    mean, precision = pm.Dirichlet("mean", np.ones(3)), pm.LogNormal("precision", 2, 1)
+    x = pm.Dirichlet("x", precision * mean, shape=(400, 3))
+    pmp.Privatized("s", pmp.log_shares(x, 0.1), LAPLACE, observed=[-600.0, -500.0, -400.0])
+
+
 MODELS = (
     normal,
     student,
@@ -143,6 +151,7 @@ MODELS = (
     many_coins,
     many_categories,
     answers,
+    pytest.param(shares_far_from_their_base, marks=pytest.mark.slow),
 )
 
 
@@ -411,6 +420,19 @@ def test_a_broken_twin_is_caught(name, monkeypatch):
     with broken(monkeypatch):
         wrong = verdicts(write)
     assert any(complaint in verdict for verdict in wrong), wrong
+
+
+@pytest.mark.slow
+def test_a_statistic_is_compared_wherever_base_variates_have_a_density(monkeypatch):
+    """Shares of a wrong threshold are seen, although one pair of points has no density."""
+    real = certificate.Reference.contributions
+
+    def wrong(reference, point, releases):
+        return np.maximum(real(reference, point, releases), np.log(0.2))
+
+    monkeypatch.setattr(certificate.Reference, "contributions", wrong)
+    found = verdicts(shares_far_from_their_base)
+    assert any("the distance of a statistic" in verdict for verdict in found)
 
 
 def numbers(*pairs):

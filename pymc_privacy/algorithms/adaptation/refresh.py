@@ -6,6 +6,7 @@ and the mixture becomes one that fits the weighted offers so far (population Mon
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -16,9 +17,9 @@ from pymc_privacy.algorithms.proposals.students import Mixture
 from pymc_privacy.algorithms.refresh import Info
 
 # Leaps that are accepted more often than this do well alone.
-ENOUGH_LEAPS = 0.25
-# Offers of one iteration while learning, and after.
-LEARNING, OFFERS = 24, 24
+ENOUGH_LEAPS = 0.4
+# The number of accepted offers that an iteration aims at, and how many it makes for that.
+ACCEPTED_OFFERS, FEWEST, MOST = 4.0, 6, 32
 # The mixture is learnt afresh so many times, from the offers of the last few rounds: each has the
 # weight that the mixture it came from gives it.
 ROUNDS, REMEMBERED = 8, 3
@@ -48,6 +49,11 @@ def begins(iteration: int, tune_steps: int, leap_accept: float) -> bool:
     return (
         tune_steps >= SHORT_TUNING and iteration == tune_steps // 4 and leap_accept < ENOUGH_LEAPS
     )
+
+
+def number_of_offers(known: Refreshing) -> int:
+    """Return how many offers an iteration makes: fewer where they are accepted often."""
+    return math.ceil(min(max(ACCEPTED_OFFERS / max(known.accept, 1e-9), FEWEST), MOST))
 
 
 def begin(prior: np.ndarray) -> Refreshing:
