@@ -72,6 +72,19 @@ def gamma_shares(
     return _on_grid(log_density, axis, axis)
 
 
+def log_evidence(
+    posterior: GridPosterior,
+    contributions: Sequence[np.ndarray],
+    noises: Sequence[LogNoise],
+    *,
+    size: int = 2,
+) -> float:
+    """Return the log density of the releases: 1 over the posterior mean of 1 / likelihood."""
+    terms = _terms(contributions, noises, size)
+    inverse = posterior.expectation(lambda a, b: 1 / _likelihood(terms, masses(a, b)))
+    return -float(np.log(inverse))
+
+
 def probability_of_size(
     size: int,
     posterior: GridPosterior,

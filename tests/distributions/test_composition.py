@@ -13,7 +13,7 @@ from pymc_privacy.model.releases import contributions_of
 from tests import references, references_shares
 from tests.nonsense import NOTHING
 from tests.short_runs import SHORT
-from tests.stochastic import assert_law, assert_mean, seed_of, z_of_mean
+from tests.stochastic import Z_LIMIT, assert_law, assert_mean, seed_of, z_of_mean
 
 REPLACE = {"neighbours": "replace_one"}
 ADD = {"neighbours": "add_remove"}
@@ -202,8 +202,8 @@ def test_one_release_has_its_exact_posterior(request):
         assert_law(draws[..., axis], exact.marginal(axis))
 
 
-@pytest.mark.slow
-def test_counts_and_logarithms_have_their_exact_posterior_together(request):
+def both_published():
+    """Return counts and logarithms of two records, and what is exact of them."""
     published = with_values(
         simulated(PAIR, epsilon=6.0, thresholds=EDGES, selection=0.5, **REPLACE),
         np.array([0, 1, -1]),
@@ -216,14 +216,38 @@ def test_counts_and_logarithms_have_their_exact_posterior_together(request):
         law(np.asarray(part.value), part.scale)
         for law, part in zip((integers, laplace), parts, strict=True)
     ]
-    exact = references_shares.gamma_shares([bins(EDGES), censored(0.01)], noises)
+    return published, [bins(EDGES), censored(0.01)], noises
+
+
+@pytest.mark.slow
+def test_counts_and_logarithms_have_their_exact_posterior_together(request):
+    published, contributions, noises = both_published()
+    exact = references_shares.gamma_shares(contributions, noises)
     draws = draws_of(two_parts, published, seed_of(request))["alpha"]
     for axis in range(2):
         assert_law(draws[..., axis], exact.marginal(axis))
     # Without the counts, as if the threshold had been fixed, it is another posterior.
-    without = references_shares.gamma_shares([censored(0.01)], noises[1:])
+    without = references_shares.gamma_shares(contributions[1:], noises[1:])
     assert abs(z_of_mean(np.log(draws.sum(-1)), _mean_log_sum(without))) > 10
     assert_mean(np.log(draws.sum(-1)), _mean_log_sum(exact), what="log precision")
+
+
+@pytest.mark.slow
+def test_independent_draws_have_the_same_posterior_and_the_exact_evidence(request):
+    published, contributions, noises = both_published()
+    exact = references_shares.gamma_shares(contributions, noises)
+    with pm.Model() as model:
+        pmp.PrivatizedComposition("s", two_parts(), published)
+    seed = seed_of(request)
+    result = pmp.importance_sample(4000, model=model, random_seed=seed, progressbar=False)
+    evidence = references_shares.log_evidence(exact, contributions, noises)
+    z = (result.attrs["log_evidence"] - evidence) / result.attrs["log_evidence_error"]
+    assert abs(z) < Z_LIMIT, z
+    without = references_shares.gamma_shares(contributions[1:], noises[1:])
+    logs = np.log(result.posterior["alpha"].values.sum(-1))
+    error = logs.std() / np.sqrt(result.attrs["effective_draws"])
+    assert abs(logs.mean() - _mean_log_sum(exact)) < Z_LIMIT * error
+    assert abs(logs.mean() - _mean_log_sum(without)) > 10 * error
 
 
 def _mean_log_sum(posterior):
