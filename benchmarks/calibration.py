@@ -145,7 +145,8 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
     header = ["model", "releases", *(f"p, alpha {k + 1}" for k in range(PARTS))]
     verdict = (
         f"**{sum(passed[kind] for kind in right)} of {len(right)}** right models pass (p > "
-        f"{LEAST_P:g}), and {len(seen)} of {len(passed) - len(right)} twins are found out."
+        f"{LEAST_P:g}), and {len(seen)} of {len(passed) - len(right)} twins that are wrong on "
+        "purpose are found out."
     )
     return "\n\n".join([caption, markdown(header, lines), verdict])
 

@@ -139,6 +139,9 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
         f"{len(good) - unmixed} an r_hat below 1.01. In the {len(compared)} cells that can be "
         f"compared, means are at most {max(compared, default=0):.1f} errors apart."
     )
+    left = len(study(options).settings) - len(rows)
+    if left:
+        verdict += f" {left} more cells of the study have not been run."
     return "\n\n".join([caption, markdown(header, lines), verdict])
 
 
