@@ -106,5 +106,5 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
 if __name__ == "__main__":
     command(
         __doc__ or "", study, table, "bootstrap coverage", replicates=500, page=PAGE,
-        models=MODELS[:1], refits=100,
+        models=MODELS[:1], refits=200,
     )  # fmt: skip

@@ -20,6 +20,8 @@ STEPS = 40
 FIRST, FACTOR, MOST = 1.0, 8.0, 1e12
 # Less than this in half a squared distance is no progress.
 PROGRESS = 0.02
+# The way back is halved at most so often.
+MOST_HALVED = 6
 # A coordinate that the totals know no better than this many times its scale has been lost.
 LOST = 1.0
 
@@ -31,6 +33,13 @@ class Gap(NamedTuple):
     """The releases less the means of the totals, shape (d,)."""
     covariance: np.ndarray
     """Of the releases, shape (d, d)."""
+
+    @property
+    def misfit(self) -> float:
+        """Minus the log density of the releases, if they were Normal, but for a constant."""
+        found = self.squared(np.linalg.pinv(self.covariance, hermitian=True))
+        found += 0.5 * float(np.linalg.slogdet(self.covariance)[1])
+        return found if np.isfinite(found) else np.inf
 
     def squared(self, precision: np.ndarray) -> float:
         """Return half of the weighted square; infinite where there are no numbers."""
@@ -80,7 +89,27 @@ def approach(
     if not len(lost):
         return found
     found[lost] = q[lost]
-    return _walk(gap, slopes, found, settings, enough)
+    return _seen(gap, slopes, _walk(gap, slopes, found, settings, enough), q, settings)
+
+
+def _seen(
+    gap: Callable[[np.ndarray], Gap],
+    slopes: Callable[[np.ndarray], np.ndarray],
+    found: np.ndarray,
+    q: np.ndarray,
+    settings: Settings,
+) -> np.ndarray:
+    """Bring lost coordinates back so far toward q that the totals see them.
+
+    Where they do not, neither does the likelihood, and an ascent would stay where it begins.
+    """
+    for _ in range(MOST_HALVED):
+        lost = _lost(gap(found), slopes(found), settings)
+        lost = lost[np.abs(found - q)[lost] > settings.scale[lost]]
+        if not len(lost):
+            break
+        found[lost] = (found[lost] + q[lost]) / 2
+    return found
 
 
 def _lost(here: Gap, slopes: np.ndarray, settings: Settings) -> np.ndarray:

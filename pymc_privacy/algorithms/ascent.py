@@ -20,9 +20,9 @@ left is that of the step M c, in standard errors.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -43,6 +43,10 @@ UNKNOWN = 30.0
 LEAST_VARIATION = 1.0
 # A difference of scores that moves the estimate by less than this, in standard errors, is small.
 MATTERS = 0.1
+# Of fewer draws than this that differ from the others, the variance is not known.
+RARE = 20
+# After so many steps a path has forgotten where it began.
+REMEMBERED = 50
 # What is further apart than this, in the scale of a parameter, does not go on together.
 APART = 3.0
 # The same along a stretch where next to nothing is known of it.
@@ -316,15 +320,16 @@ def check(source: Source, q: np.ndarray, settings: Settings) -> Ending:
 def _disagreement(scores: Scores, here: Metric) -> float:
     """Return by how many standard errors two scores differ, if that matters for the estimate.
 
-    It does not where what makes the difference is too rare to be seen, as at a boundary.
+    It does not where what makes the difference is too rare to be seen, as at a boundary: a sample
+    that misses it has no variance.
     """
     difference = scores.noncentred - scores.centred
     mean, error = difference.mean(axis=0), difference.std(axis=0) / math.sqrt(len(difference))
     if here.length(here.step(mean)) < MATTERS:
         return 0.0
-    seen = mean != 0
-    z = np.abs(mean[seen]) / np.maximum(error[seen], 1e-9 * np.abs(mean[seen]))
-    return float(np.max(z, initial=0.0))
+    usual = np.median(difference, axis=0)
+    seen = np.sum(difference != usual, axis=0) >= RARE
+    return float(np.max(np.abs(mean[seen]) / error[seen], initial=0.0))
 
 
 class Average(NamedTuple):
@@ -337,17 +342,22 @@ class Average(NamedTuple):
 def average(
     paths: list[list[tuple[Step, np.ndarray]]], information: Information, settings: Settings
 ) -> Average:
-    """Return the mean of the later two thirds of some paths, and its error.
+    """Return the mean of the later parts of some paths, and its error.
 
     The error of such an average is that of M times the mean score over as many draws.
     """
-    kept = [pair for path in paths for pair in path[len(path) // 3 :]]
+    kept = [pair for path in paths for pair in path[forgotten(path) :]]
     q = np.mean([step.q for step, _ in kept], axis=0)
     scores = np.array([score for _, score in kept])
     here = metric(information, settings)
     covariance = np.atleast_2d(np.cov(scores.T)) / len(scores)
     noise = float(np.trace(here.sampling @ here.inverse @ covariance @ here.inverse))
     return Average(q, math.sqrt(max(noise, 0.0) / max(len(settings.free), 1)))
+
+
+def forgotten(path: Sequence[Any]) -> int:
+    """Return how many steps at the beginning of a path remember where it came from."""
+    return min(len(path) // 3, REMEMBERED)
 
 
 def agree(a: np.ndarray, b: np.ndarray, information: Information, settings: Settings) -> bool:

@@ -412,7 +412,7 @@ def _compile_balance(laws: tuple[ReleaseLaw | JointLaw, ...]) -> Callable[..., A
                 then = log_eta(offsets, release, moved, parameters) + log_size[new]
                 if not then > -np.inf:
                     continue
-                chance = 0.5 * (1.0 + np.tanh((then - now) / 2)) / others.shape[1]
+                chance = 1.0 / (1.0 + math.exp(min(now - then, 700.0))) / others.shape[1]
                 added[0] += sign * chance
                 added[1] += (sign * size + 0.5) * chance
                 for j in range(width):

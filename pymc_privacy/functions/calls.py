@@ -85,9 +85,13 @@ def _contiguous(argument: Any) -> Any:
     """Lay arrays out as machine code expects them, which does not look at strides."""
     if type(argument) is np.ndarray:
         return argument if argument.flags.c_contiguous else np.ascontiguousarray(argument)
-    if not isinstance(argument, tuple):
+    if not isinstance(argument, tuple) or all(map(_is_laid_out, argument)):
         return argument
     parts = [_contiguous(part) for part in argument]
-    if all(a is b for a, b in zip(argument, parts, strict=True)):
-        return argument
     return argument._make(parts) if hasattr(argument, "_make") else tuple(parts)
+
+
+def _is_laid_out(argument: Any) -> bool:
+    if type(argument) is np.ndarray:
+        return argument.flags.c_contiguous
+    return not isinstance(argument, tuple) or all(map(_is_laid_out, argument))

@@ -34,6 +34,8 @@ from pymc_privacy.targets.ascent import (
 DISAGREEMENT = 7.0
 # How many times further a maximum may be that is only looked for roughly.
 ROUGHLY = 6.0
+# From so many draws of the prior it is tried to come near, where a start does not.
+OTHER_STARTS = 4
 # For the way of some parameters after another one that is pushed.
 FOLLOWING_SWEEPS = 600
 
@@ -63,9 +65,11 @@ class ImputedProblem(Problem):
         """Return the log likelihood and its error."""
         return self.likelihood.value(q, rng, error=error)
 
-    def difference(self, a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> Value:
-        """Return a difference of log likelihoods and its error."""
-        return self.likelihood.difference(a, b, rng)
+    def difference(
+        self, a: np.ndarray, b: np.ndarray, rng: np.random.Generator, effort: float = 1.0
+    ) -> Value:
+        """Return a difference of log likelihoods and its error, by so much of the usual effort."""
+        return self.likelihood.difference(a, b, rng, effort)
 
     def slope(
         self,
@@ -138,9 +142,9 @@ class ImputedProblem(Problem):
     ) -> list[Step]:
         """Return the way to near a maximum."""
         path = [Step(q, 0, math.nan, "far")]
-        for step in ascent.far(
-            source, brought_near(source, q, settings, wholly=wholly), settings, most
-        ):
+        others = source.rng.permutation(self.drawn)[:OTHER_STARTS]
+        begun = brought_near(source, q, settings, others, wholly=wholly)
+        for step in ascent.far(source, begun, settings, most):
             path.append(step)
             watch(step)
         return path
@@ -211,7 +215,7 @@ class _Walk:
 
     def own(self) -> np.ndarray:
         """Return where this start has come to by itself."""
-        kept = self.steps[len(self.steps) // 3 :]
+        kept = self.steps[ascent.forgotten(self.steps) :]
         return np.mean([step.q for step, _ in kept], axis=0) if kept else self.end
 
 

@@ -49,7 +49,9 @@ class DirectProblem(Problem):
         """Return the log likelihood, which has no error."""
         return Value(self._log_likelihood(np.asarray(q, float), False)[0], 0.0)
 
-    def difference(self, a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> Value:
+    def difference(
+        self, a: np.ndarray, b: np.ndarray, rng: np.random.Generator, effort: float = 1.0
+    ) -> Value:
         """Return a difference of log likelihoods, which has no error."""
         return Value(self.value(a, rng).value - self.value(b, rng).value, 0.0)
 

@@ -64,7 +64,7 @@ class Imputation:
         *,
         penalised: bool = False,
     ):
-        self._target, self._rng, self.penalised = target, rng, penalised
+        self._target, self.rng, self.penalised = target, rng, penalised
         self.point: Point = dict(point)
         self.program = target.program
         self.records = [Records(scored) for scored in target.databases]
@@ -91,7 +91,7 @@ class Imputation:
         """Draw all databases given the parameters."""
         self._set(q)
         for records in self.records:
-            records.start(self._rng, self.point)
+            records.start(self.rng, self.point)
         for records in self.records:
             records.look(self.point)
         self._base, self._started = None, True
@@ -152,7 +152,7 @@ class Imputation:
         """Return base variates of the present records, drawn where records do not say them."""
         if not self.has_base:
             return ()
-        found = self._call["base"](self._rng, self._q, *self.held(), *self._rows())
+        found = self._call["base"](self.rng, self._q, *self.held(), *self._rows())
         return tuple(np.array(column) for column in found)
 
     def scores(self, q: np.ndarray, sweeps: int) -> Scores:
@@ -180,7 +180,7 @@ class Imputation:
     def sweep(self) -> None:
         """Sweep all databases once."""
         for records in self.records:
-            records.sweep(self._rng, self.point)
+            records.sweep(self.rng, self.point)
         self._base = None
 
     @property

@@ -36,7 +36,7 @@ STONE_SWEEPS = 200
 # How many times wider than its noise a proposal of the size takes a release to be.
 _WIDER = 2.0
 # Where the score is looked at on the way between two parameters, and for how long.
-_NODES, _NODE_SWEEPS = 6, 200
+_NODES, _NODE_SWEEPS, _LEAST_SWEEPS = 6, 200, 30
 
 
 class Likelihood:
@@ -86,11 +86,12 @@ class Likelihood:
         return _by_steps(records, rng)
 
     def difference(
-        self, a: np.ndarray, b: np.ndarray, rng: np.random.Generator, draws: int = 2 * FEW
+        self, a: np.ndarray, b: np.ndarray, rng: np.random.Generator, effort: float = 1.0
     ) -> Value:
         """Return log L(a) - log L(b) by common random numbers, or by the score between them."""
+        draws = max(LEAST_EFFECTIVE, round(2 * FEW * effort))
         if any(one.weight is not None for one in self._records(a)):
-            return self._along(a, b, rng)
+            return self._along(a, b, rng, effort)
         seeds = rng.integers(2**63, size=len(self._target.databases))
         total, variance = self._constant(a) - self._constant(b), 0.0
         for k, seed in enumerate(seeds):
@@ -99,25 +100,31 @@ class Likelihood:
                 for q in (a, b)
             ]
             if min(map(effective, logs)) < LEAST_EFFECTIVE:
-                return self._along(a, b, rng)
+                return self._along(a, b, rng, effort)
             values = [mean_of_logs(one).value for one in logs]
             weights = [np.exp(one - value) for one, value in zip(logs, values, strict=True)]
             total += values[0] - values[1]
             variance += float(np.var(weights[0] - weights[1])) / draws
         return Value(total, math.sqrt(variance))
 
-    def _along(self, a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> Value:
+    def _along(
+        self, a: np.ndarray, b: np.ndarray, rng: np.random.Generator, effort: float
+    ) -> Value:
         """Integrate the score from b to a."""
         nodes, weights = np.polynomial.legendre.leggauss(_NODES)
         source = Imputation(self._target, rng, self._point)
-        total = variance = 0.0
-        for node, weight in zip((1 + nodes) / 2, weights / 2, strict=True):
+        sweeps = max(_LEAST_SWEEPS, round(_NODE_SWEEPS * effort))
+        slopes, variances = np.empty(_NODES), np.empty(_NODES)
+        for k, node in enumerate((1 + nodes) / 2):
             q = b + node * (a - b)
             source.scores(q, 10)
-            found = combine(source.scores(q, _NODE_SWEEPS))
-            total += weight * float(found.score @ (a - b))
-            variance += weight**2 * float((a - b) @ found.covariance @ (a - b))
-        return Value(total, math.sqrt(max(variance, 0.0)))
+            found = combine(source.scores(q, sweeps))
+            slopes[k] = found.score @ (a - b)
+            variances[k] = max(float((a - b) @ found.covariance @ (a - b)), 0.0)
+        total = float(weights @ slopes) / 2
+        # What a polynomial of lower degree leaves out says how well so few nodes know the integral.
+        plain = np.polynomial.legendre.legfit(nodes, slopes, _NODES // 2)[0]
+        return Value(total, math.hypot(math.sqrt(weights**2 @ variances) / 2, total - plain))
 
 
 def draws_of_logs(records: Records, rng: np.random.Generator, draws: int) -> np.ndarray:

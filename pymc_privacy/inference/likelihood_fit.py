@@ -18,6 +18,8 @@ from pymc_privacy.errors import ArgumentError, ComparisonWarning
 from pymc_privacy.inference import profiling, resampling
 from pymc_privacy.results import labelled_intervals
 
+Bounds = dict[str, tuple[np.ndarray, np.ndarray]]
+
 _WALD = (
     "A release is one observation, however many records are behind it: that estimates are Normal "
     "with the precision of the information is an approximation, often a poor one. The default, "
@@ -149,12 +151,12 @@ class LikelihoodFit:
         ----------
         prob : float, default 0.95
         method : {"bootstrap", "profile", "wald"}
-            ``"bootstrap"`` turns the percentiles of the estimates of `bootstrap` about the
-            estimate, in coordinates without bounds, and makes 200 replicates where there are
-            none yet. ``"profile"`` takes all values of one parameter whose profile log likelihood
-            is within half a chi-square quantile of the maximum, and ``"wald"`` the estimate and
-            its standard error by the information: both are large-sample methods, and a release
-            is one observation.
+            ``"bootstrap"`` takes the percentiles of the estimates of `bootstrap`, and makes 200
+            replicates where there are none yet; a parameter at the boundary, or of which the
+            releases say nothing, has none, and its bounds are nan. ``"profile"`` takes all values
+            of one parameter whose profile log likelihood is within half a chi-square quantile of
+            the maximum, and ``"wald"`` the estimate and its standard error by the information:
+            both are large-sample methods, and a release is one observation.
         var_names : str or sequence of str, optional
 
         Returns
@@ -170,6 +172,7 @@ class LikelihoodFit:
             if "coordinates" not in self._replicates:
                 self.bootstrap()
             found = resampling.percentiles(self, self._replicates["coordinates"], prob)
+            found |= self._without_percentiles(found)
         elif method == "profile":
             found = profiling.intervals(self, prob, names)
         else:
@@ -178,6 +181,23 @@ class LikelihoodFit:
         return labelled_intervals(
             self.fitting.problem.user_model, {name: found[name] for name in names}
         )
+
+    def _without_percentiles(self, found: Bounds) -> Bounds:
+        """Return bounds that are no numbers, for what was not estimated in replicates."""
+        aside = [*self.at_boundary, *self.unidentified]
+        names = {name for name in found if any(one.partition("[")[0] == name for one in aside)}
+        if names:
+            warnings.warn(
+                f"A bootstrap says nothing about {', '.join(sorted(names))}: the likelihood does "
+                'not fall one way or both. See method="profile" for bounds of what is at the '
+                "boundary.",
+                ComparisonWarning,
+                stacklevel=3,
+            )
+        return {
+            name: (np.full_like(found[name][0], np.nan), np.full_like(found[name][1], np.nan))
+            for name in names
+        }
 
     def _wald(self, prob: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Return estimates and quantiles by the information, in coordinates without bounds."""

@@ -37,10 +37,14 @@ METHODS = ("score", "saem", "em")
 # How far a parameter is pushed to see whether the likelihood falls, in its scale: at first, and
 # where it has no bounds of computation, at most.
 PUSH, FURTHEST = 6.0, 24.0
+# Where, up to there, it is looked for a fall.
+WITHIN_POINTS = 3
 # The share of the way to where numbers can no longer be computed with.
 WITHIN = 0.8
-# Less than this is no fall of a log likelihood.
-LEVEL = 0.05
+# Less than this is no fall of a log likelihood, and more than that one is seen with less effort.
+LEVEL, DEEP, GLANCE = 0.05, 1.0, 0.15
+# What is known no better than this is not taken to be level for that.
+UNSURE = 0.25
 
 
 def maximum_likelihood(
@@ -391,20 +395,20 @@ class Fitting:
         loose: list[int] = []
         if self.penalised or not (self.method == "score" or self._is_converged(end)):
             return Pushed(out, end.q, (), (), *(np.array([], dtype=int) for _ in range(2)))
-        for k in ascent.weak(end.information, settings):
-            along = self._along(end, int(k))
+        for k in map(int, ascent.weak(end.information, settings)):
+            along, name = self._along(end, k), self._name(k)
             levels = {
-                side: self._pushed_along(out, along, int(k), side, fixed, rng)
-                for side in (1.0, -1.0)
+                side: self._pushed_along(out, along, k, side, fixed, rng) for side in (1.0, -1.0)
             }
             open_ends = [side for side, there in levels.items() if there is not None]
-            name = self._name(int(k))
-            loose += [int(k)] if open_ends else []
-            if len(open_ends) == 2:
+            loose += [k] if open_ends else []
+            if len(open_ends) == 2 or any(
+                self._is_level_within(out, along, k, -side, fixed, rng) for side in open_ends
+            ):
                 unidentified.append(name)
             elif open_ends:
                 boundary.append(name)
-                fixed.append(int(k))
+                fixed.append(k)
                 out = np.array(levels[open_ends[0]])
         return Pushed(
             out,
@@ -437,7 +441,6 @@ class Fitting:
         It may not fall nearby, nor as far out as can be computed.
         """
         settings, out = self.problem.settings, q
-        others = ascent.without(settings, np.array([*fixed, k]))
         end = settings.bounds[int(side > 0)][k]
         # Others may have to follow as far, and must not be stopped by bounds of their own.
         furthest = q[k] + WITHIN * (end - q[k])
@@ -445,16 +448,56 @@ class Fitting:
             furthest = q[k] + side * FURTHEST * settings.scale[k]
         near = np.clip(q[k] + side * PUSH * settings.scale[k], *sorted((q[k], furthest)))
         for value in (furthest, near):
-            there = np.clip(q + (value - q[k]) * along, *settings.bounds)
-            there[fixed] = q[fixed]
-            if not self._is_level(there, q, rng):
-                if not len(others.free):
-                    return None
-                there = self.problem.follow(there, others, rng, penalised=self.penalised)
-                if not self._is_level(there, q, rng):
-                    return None
+            there = self._followed(q, along, k, float(value), fixed, rng)
+            if there is None:
+                return None
             out = there if value == furthest else out
         return out
+
+    def _is_level_within(
+        self,
+        q: np.ndarray,
+        along: np.ndarray,
+        k: int,
+        side: float,
+        fixed: list[int],
+        rng: np.random.Generator,
+    ) -> bool:
+        """Tell whether the likelihood is level one way, as far as a coordinate can be expected.
+
+        Toward a bound it always gets level in the end, as that of a scale toward zero. What has a
+        maximum there is known to be small: the likelihood falls the other way, before it comes to
+        values that nobody expects.
+        """
+        settings = self.problem.settings
+        furthest = self.problem.centre[k] + side * PUSH * settings.scale[k]
+        if side * (furthest - q[k]) <= 0:
+            return True
+        values = np.linspace(q[k], furthest, WITHIN_POINTS + 1)[:0:-1]
+        return all(
+            self._followed(q, along, k, float(value), fixed, rng) is not None for value in values
+        )
+
+    def _followed(
+        self,
+        q: np.ndarray,
+        along: np.ndarray,
+        k: int,
+        value: float,
+        fixed: list[int],
+        rng: np.random.Generator,
+    ) -> np.ndarray | None:
+        """Set one coordinate, and let the others follow; None if the likelihood falls."""
+        settings = self.problem.settings
+        others = ascent.without(settings, np.array([*fixed, k]))
+        there = np.clip(q + (value - q[k]) * along, *settings.bounds)
+        there[fixed] = q[fixed]
+        if self._is_level(there, q, rng):
+            return there
+        if not len(others.free):
+            return None
+        there = self.problem.follow(there, others, rng, penalised=self.penalised)
+        return there if self._is_level(there, q, rng) else None
 
     def _along(self, end: Ending, k: int) -> np.ndarray:
         """Return how coordinates of one variable move with one: some can only go together."""
@@ -468,8 +511,12 @@ class Fitting:
 
     def _is_level(self, a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> bool:
         """Tell whether the likelihood at a is no lower than at b, as far as can be seen."""
+        # A deep fall is seen at a glance.
+        glance = self.problem.difference(a, b, rng, effort=GLANCE)
+        if glance.value < -DEEP - 6 * glance.error:
+            return False
         found = self.problem.difference(a, b, rng)
-        return found.value >= -LEVEL - 2 * found.error
+        return found.value >= -LEVEL - 2 * min(found.error, UNSURE)
 
     def _joined(
         self,

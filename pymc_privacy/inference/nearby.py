@@ -75,17 +75,35 @@ def _own_spread(records: Records) -> np.ndarray:
 
 
 def brought_near(
-    source: Imputation, q: np.ndarray, settings: Settings, *, wholly: bool
+    source: Imputation, q: np.ndarray, settings: Settings, others: np.ndarray, *, wholly: bool
 ) -> np.ndarray:
     """Return where an ascent should begin: as near as that can be seen, or near enough.
 
-    Where totals have no slopes, or noise is not added to them, that is where it was to begin.
+    Where a way ends far from the releases, as it does where all records are clamped, it is gone
+    once more from some of the ``others``, one per row, and the best end is returned. Where totals
+    have no slopes, or noise is not added to them, an ascent begins where it was to begin.
     """
     if not source.knows_totals:
         return q
     nearby = Nearby(source, q)
-    with np.errstate(all="ignore"):
-        found = approach(
-            nearby.gap, nearby.slopes, q, settings, enough=0.0 if wholly else WITHIN**2 / 2
-        )
-    return found if np.isfinite(found).all() else q
+    near = WITHIN**2 / 2
+    best, least = q, np.inf
+    for start in (q, *_along(q, others, settings)):
+        with np.errstate(all="ignore"):
+            found = approach(
+                nearby.gap, nearby.slopes, start, settings, enough=0.0 if wholly else near
+            )
+            gap = nearby.gap(found)
+        if np.isfinite(found).all() and gap.misfit < least:
+            best, least = found, gap.misfit
+        precision = np.linalg.pinv(gap.covariance, hermitian=True)
+        if gap.squared(precision) <= near * len(gap.distance):
+            break
+    return best
+
+
+def _along(q: np.ndarray, others: np.ndarray, settings: Settings) -> np.ndarray:
+    """Return other starts, in which the coordinates that do not move are those of q."""
+    starts = np.tile(q, (len(others), 1))
+    starts[:, settings.free] = others[:, settings.free]
+    return starts

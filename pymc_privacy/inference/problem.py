@@ -72,8 +72,10 @@ class Problem(ABC):
         """Return the log likelihood and its error."""
 
     @abstractmethod
-    def difference(self, a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> Value:
-        """Return a difference of log likelihoods and its error."""
+    def difference(
+        self, a: np.ndarray, b: np.ndarray, rng: np.random.Generator, effort: float = 1.0
+    ) -> Value:
+        """Return a difference of log likelihoods and its error, by so much of the usual effort."""
 
     @abstractmethod
     def slope(
@@ -173,13 +175,21 @@ class Problem(ABC):
         return np.concatenate([np.ravel(value) for value in self._to_values(*given)])
 
     @cached_property
+    def centre(self) -> np.ndarray:
+        """Where the model has the parameters to begin with."""
+        return self.target.program.flatten(self.point)
+
+    @cached_property
+    def drawn(self) -> np.ndarray:
+        """Some draws from the prior, one per row."""
+        draws = prior_points(self.twin, seed=3)
+        return np.array([self.target.program.flatten(next(draws)) for _ in range(PRIOR_DRAWS)])
+
+    @cached_property
     def settings(self) -> Settings:
         """How far steps may go, from the spread of the prior, which says nothing else."""
-        program = self.target.program
-        draws = prior_points(self.twin, seed=3)
-        drawn = np.array([program.flatten(next(draws)) for _ in range(PRIOR_DRAWS)])
-        start = program.flatten(self.point)
-        scale = np.maximum(drawn.std(axis=0), 0.1)
+        start = self.centre
+        scale = np.maximum(self.drawn.std(axis=0), 0.1)
         flat = {rv.name for rv in self.variables if isinstance(rv.owner.op, FlatRV | HalfFlatRV)}
         unknown = np.array([name in flat for name in self.owners])
         scale[unknown] = 10 * (1 + np.abs(start[unknown]))

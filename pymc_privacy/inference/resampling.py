@@ -117,24 +117,21 @@ def labelled_replicates(fit: Any, found: np.ndarray) -> Any:
 def percentiles(
     fit: Any, found: np.ndarray, prob: float
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return basic bootstrap intervals, 2 q - q*, in coordinates without bounds.
+    """Return the percentiles of the replicates of each number, on the natural scale.
 
-    Where several coordinates share a constraint, as those of a simplex do, the percentiles of each
-    number on the natural scale.
+    They hold the truth as often as they should wherever some scale exists on which estimates have
+    a symmetric law about it (Efron, 1982); it need not be known. Noise of a mechanism is symmetric.
+    Of R replicates the order statistic (R + 1) p is taken, which one more of them is below with
+    probability p; those of other definitions lie further inside.
     """
     problem = fit.fitting.problem
-    estimate = problem.natural(fit.q)
+    natural = [problem.natural(q) for q in found]
     tails = [(1 - prob) / 2, (1 + prob) / 2]
-    lower, upper = np.quantile(found, tails, axis=0)
-    sides = [problem.natural(2 * fit.q - end) for end in (upper, lower)]
     ends = {}
-    for name, value in estimate.items():
-        if problem.owners.count(name) == np.size(value):
-            low, high = (side[name] for side in sides)
-        else:
-            draws = np.stack([problem.natural(q)[name] for q in found])
-            low, high = np.quantile(draws, tails, axis=0)
-        ends[name] = (np.minimum(low, high), np.maximum(low, high))
+    for name in natural[0]:
+        draws = np.stack([one[name] for one in natural])
+        low, high = np.quantile(draws, tails, axis=0, method="weibull")
+        ends[name] = (low, high)
     return ends
 
 

@@ -19,6 +19,8 @@ from pymc_privacy.targets.ascent import ScoredDatabase
 JUMPS = 8
 # Fresh records that births and deaths are held in balance with.
 RESERVE = 100
+# A size of which so few jumps are accepted is as good as known.
+SELDOM = 0.1
 
 
 class Records:
@@ -36,7 +38,7 @@ class Records:
         self.weight = scored.log_weight
         self.balances = np.empty(0)
         """What has mean zero; see `pymc_privacy.algorithms.birth_death.balance`."""
-        self._jumped = 0
+        self._jumped, self._accept = 0, birth_death.JUMP_ACCEPT
         self._table: np.ndarray | None = None
 
     @property
@@ -74,7 +76,7 @@ class Records:
         rows = self.capacity
         if self.size is not None:
             self._table = None
-            rows = int(np.clip(round(self.mean_size(point)), 1, self.capacity))
+            rows = min(max(round(self.mean_size(point)), 1), self.capacity)
             point[self.size] = np.asarray(rows, dtype=point[self.size].dtype)
         fresh, _ = self.draw(rng, point, rows)
         for name, array in zip(self.program.records, fresh, strict=True):
@@ -160,11 +162,22 @@ class Records:
         self._jumped += 1
         gain = max(self._jumped**-0.6, 0.01)
         self.log_scale += gain * (jumped.accept - birth_death.JUMP_ACCEPT)
-        self.log_scale = float(np.clip(self.log_scale, 0.0, math.log(max(self.capacity, 2))))
+        self._accept += gain * (jumped.accept - self._accept)
+        self.log_scale = min(max(self.log_scale, 0.0), math.log(max(self.capacity, 2)))
         for name, array in zip(self.program.records, fresh, strict=True):
             point[name] = np.array(array[:number])
         self.contributions = np.ascontiguousarray(contributions[:, :number])
         point[self.size] = np.asarray(number, dtype=point[self.size].dtype)
+        self._balance(reserve, point)
+
+    def _balance(self, reserve: np.ndarray, point: Point) -> None:
+        """Hold births and deaths in balance, where the size moves often enough.
+
+        Elsewhere a mean of zero is made by sizes that are hardly ever met: without them it is not.
+        """
+        if self._accept < SELDOM:
+            self.balances = np.zeros(2 + self.program.width)
+            return
         self.balances = birth_death.balance(
             self.contributions, reserve, noise=self.noise, log_size=self.log_sizes(point)
         )

@@ -17,6 +17,7 @@ from pymc_privacy.errors import ArgumentError, CertificateError, RecordError, Re
 from pymc_privacy.inference import climbing
 from pymc_privacy.inference.climbing import ImputedProblem as Problem
 from pymc_privacy.inference.imputation import Imputation
+from pymc_privacy.inference.resampling import percentiles
 from pymc_privacy.inference.sweeping import Records
 from tests import references
 from tests.references import Release, gaussian, laplace
@@ -183,9 +184,11 @@ def test_a_maximum_at_the_boundary_is_named(request):
     assert fit.log_likelihood == pytest.approx(float(laplace(3.2, 4.0)), abs=0.01)
     assert "boundary" in repr(fit)
     assert "boundary" in fit._repr_html_()
+    fit.bootstrap(2)
+    with pytest.warns(pmp_errors.ComparisonWarning, match="says nothing about p"):
+        assert np.isnan(fit.interval()["p"]).all()
 
 
-@pytest.mark.xfail(reason="a scale that is level to both sides is said to be at the boundary")
 @pytest.mark.slow
 def test_what_a_release_does_not_identify_is_said(request):
     with pm.Model() as model:
@@ -196,6 +199,40 @@ def test_what_a_release_does_not_identify_is_said(request):
     fit = fitted(model, seed_of(request), starts=2)
     assert "sd" in fit.unidentified
     assert "do not identify" in repr(fit)
+
+
+def test_a_size_that_is_all_but_known_is_as_good_as_known(request):
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 3)
+        n = pm.DiscreteUniform("n", 1, 600)
+        x = pmp.Records("x", pm.Normal.dist(mu, 1.5), size=n)
+        pmp.Privatized("s", x.clip(-5, 5), pmp.Laplace(scale=10.0), observed=412.7)
+        pmp.Privatized("n_dp", n, pmp.Laplace(scale=0.1), observed=280.0)
+    fit = fitted(model, seed_of(request), starts=2)
+    release = Release(laplace, 10.0, 412.7)
+    at, error = references.maximum(
+        lambda mu: references.sum_log_likelihood(stats.norm(mu, 1.5), (-5, 5), 280, release), [1.4]
+    )
+    assert np.abs(found(fit) - at).max() < NEAR * error.min()
+
+
+def test_a_scale_that_is_known_to_be_small_is_at_the_boundary(request):
+    with pm.Model() as model:
+        sd = pm.HalfNormal("sd", 1)
+        x = pm.Normal("x", 0, sd, shape=4000)
+        pmp.Privatized("s", (x**2).clip(0, 9), pmp.Laplace(scale=20.0), observed=-5.0)
+    fit = fitted(model, seed_of(request), starts=2)
+    assert fit.at_boundary == ("sd",)
+    assert not fit.unidentified
+    assert float(fit.estimate["sd"]) == 0.0
+
+
+def test_a_start_where_all_records_are_clamped_is_no_maximum(request):
+    ends = [{"mu": -40.0}, {"mu": 60.0}]
+    fit = fitted(clamped_mean(), seed_of(request), initvals=ends)
+    at, error, _ = exact("clamped mean")
+    assert len(fit.maxima) == 1
+    assert np.abs(found(fit) - at).max() < NEAR * error.min()
 
 
 def test_the_mode_of_the_posterior_is_that_of_the_natural_scale(request):
@@ -456,6 +493,14 @@ def test_a_bootstrap_in_another_process_gives_the_same():
 @cache
 def coins_fit():
     return fitted(coins(), 5, starts=1)
+
+
+def test_intervals_are_order_statistics_of_the_replicates():
+    fit = coins_fit()
+    logits = np.random.default_rng(1).permutation(np.linspace(-3, 3, 199))
+    ends = percentiles(fit, logits[:, None], 0.95)["p"]
+    # The fifth of 199 is the one that another replicate is below with probability 5 / 200.
+    assert np.allclose(special.logit(ends), np.sort(logits)[[4, 194]])
 
 
 @pytest.mark.slow
