@@ -17,14 +17,21 @@ from pymc_privacy.certificate.base import (
     parameters_of,
     prior_pairs,
 )
+from pymc_privacy.certificate.group_effects import compare_effects
 from pymc_privacy.certificate.parameters import compare_parameters
 from pymc_privacy.certificate.records import compare_records
 from pymc_privacy.densities.noise import noise_of
 from pymc_privacy.densities.parameters import Detail
 from pymc_privacy.errors import CertificateError
 from pymc_privacy.model.database import Database, check_locality
+from pymc_privacy.model.group_effects import GroupEffects
 from pymc_privacy.model.points import Point, prior_points
 from pymc_privacy.targets.base import ParameterProgram
+from pymc_privacy.targets.group_effects import (
+    EffectTarget,
+    compile_effects,
+    noise_precision_of,
+)
 from pymc_privacy.targets.record_sweep import (
     RecordProgram,
     RecordTarget,
@@ -91,6 +98,19 @@ class Certifier:
             what="the parameters",
         )
 
+    def effect_target(
+        self, effects: GroupEffects, databases: Sequence[Database], compile_kwargs: dict | None
+    ) -> EffectTarget:
+        """Return the moves of effects of groups, compared with the model."""
+        program = certified(
+            [lambda: compile_effects(self._model, effects, databases, compile_kwargs)],
+            lambda program: compare_effects(
+                program, effects, databases, self.reference, self.pairs
+            ),
+            what="the effects of groups",
+        )
+        return EffectTarget(effects, program, noise_precision_of(effects, databases))
+
     def record_target(
         self, database: Database, compile_kwargs: dict | None, fraction: float = 1.0
     ) -> RecordTarget:
@@ -113,6 +133,13 @@ class Certifier:
         )
         return RecordTarget(database, program, noise, rows)
 
+    def compare_moved_by_group(
+        self, point: Point, target: EffectTarget, databases: Sequence[Database]
+    ) -> Iterator[Comparison]:
+        """Compare moves of effects with the model, where a chain has come to."""
+        pairs = after_tuning(point)
+        yield from compare_effects(target.program, target.effects, databases, self.reference, pairs)
+
     def start_chain(self) -> None:
         """Plan to compare everything once more, where the next chain comes to."""
         self._is_certified = False
@@ -132,8 +159,12 @@ class Certifier:
         pairs: Sequence[Pair],
         targets: Sequence[RecordTarget],
         program: ParameterProgram | None = None,
+        carried: Sequence[Database] = (),
     ) -> Iterator[Comparison]:
-        """Compare sweeps of records, and moves of their parameters, where a chain has come to."""
+        """Compare sweeps of records, and moves of their parameters, where a chain has come to.
+
+        ``carried`` are effects that these parameters carry along.
+        """
         databases = [target.database for target in targets]
         check_locality(databases, pairs[0].here)
         for t in targets:
@@ -141,7 +172,7 @@ class Certifier:
                 t.program, t.database, t.noise, self.reference, pairs, rows=t.rows, laws=False
             )
         if program is not None:
-            yield from compare_parameters(program, databases, self.reference, pairs)
+            yield from compare_parameters(program, [*carried, *databases], self.reference, pairs)
 
 
 def _disagreement(comparison: Comparison) -> CertificateError:

@@ -307,11 +307,19 @@ def _misfit(
     label: str,
 ) -> Iterator[Comparison]:
     misfit = np.asarray(program.functions["released"](*arguments)[0])
-    releases = [release for database in databases for release in database.releases]
-    if not misfit.size or not releases:
+    expected, scale = statistics_less_releases(databases, reference, point)
+    if not misfit.size or not expected:
         return
+    what = f"the distance of a statistic from its release ({label})"
+    yield Comparison(what, np.concatenate(expected), misfit, tolerance=1e-8 * (1 + scale))
+
+
+def statistics_less_releases(
+    databases: Sequence[Database], reference: Reference, point: Point
+) -> tuple[list[np.ndarray], float]:
+    """Return the distance of each statistic from its release, and the size of what was added up."""
     expected, scale = [], 0.0
-    for release in releases:
+    for release in (release for database in databases for release in database.releases):
         contributions = reference.contributions(point, [release.name])
         published = np.ravel(np.asarray(observed_value(reference.model, release), float))
         op, parameters = release.owner.op, [contributions.T]
@@ -320,8 +328,7 @@ def _misfit(
         # A single column has been a vector.
         expected.append(np.ravel(op.total(*parameters)) - published)
         scale += float(np.abs(contributions).sum())
-    what = f"the distance of a statistic from its release ({label})"
-    yield Comparison(what, np.concatenate(expected), misfit, tolerance=1e-8 * (1 + scale))
+    return expected, scale
 
 
 class _Moves(NamedTuple):

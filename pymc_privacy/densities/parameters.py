@@ -17,6 +17,7 @@ from pymc_privacy.model.columns import float_columns, group_sums
 from pymc_privacy.model.database import Database, factors_given_records
 from pymc_privacy.model.domains import cheap_conditions
 from pymc_privacy.model.factors import factors_of, joint_log_density, log_densities
+from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.releases import contributions_of, groups_of, release_density
 from pymc_privacy.model.rows.densities import row_density
 from pymc_privacy.model.rows.expressions import NotByRows, RowExpressions, simplified
@@ -55,7 +56,8 @@ def density_given_records(
     totals = pt.vector("totals")
     density = pt.constant(0.0)
     statistics: list[TensorVariable] = []
-    for database in databases:
+    # Effects of groups are carried as records are; but what sees both belongs to the records.
+    for database in sorted(databases, key=lambda d: not any(map(is_record, d.records))):
         leaves = [model.rvs_to_values[rv] for rv in database.records]
         rows = RowExpressions(leaves, parameters)
         ours = [term for term in terms if rows.depends_on_records(term)]

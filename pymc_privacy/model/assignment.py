@@ -10,6 +10,7 @@ from pymc_privacy._compat import Model, TensorVariable, TruncatedRV, ancestors
 from pymc_privacy.model.cells import may_be_counted
 from pymc_privacy.model.domains import may_leave_domain
 from pymc_privacy.model.effects import shared_effects
+from pymc_privacy.model.group_effects import group_effects
 from pymc_privacy.model.marks import Parameter, Record, is_record, mark, sampler_of, unmark
 from pymc_privacy.model.sized_records import is_sized, sizes_of
 from pymc_privacy.model.start import start_of
@@ -79,6 +80,8 @@ def _movable_parameters(model: Model, records: Sequence[TensorVariable]) -> list
         for rv in model.free_RVs
         if rv in above and rv not in set(records) and np.dtype(rv.dtype).kind == "f"
     ]
-    point = start_of(model)
-    size = sum(point[model.rvs_to_values[rv].name].size for rv in found)
+    point, known = start_of(model), group_effects(model, records)
+    # Effects of groups move one by one, however many there are.
+    effects = () if known is None else known.effects
+    size = sum(point[model.rvs_to_values[rv].name].size for rv in found if rv not in effects)
     return found if size <= MOST_PARAMETERS else []

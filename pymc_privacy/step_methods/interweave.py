@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Unpack
 
+from pymc_privacy._compat import Model, TensorVariable, Variable
 from pymc_privacy.algorithms.adaptation import interweave as adaptation
 from pymc_privacy.algorithms.adaptation.memo import Memo
 from pymc_privacy.algorithms.interweave import Info, State
@@ -13,11 +14,13 @@ from pymc_privacy.certificate.base import Comparison
 from pymc_privacy.certificate.certifier import Certifier, a_step_away, after_tuning
 from pymc_privacy.errors import RecordError
 from pymc_privacy.model.database import find_databases, refuse_left_behind
+from pymc_privacy.model.group_effects import GroupEffects, group_effects
 from pymc_privacy.model.marks import is_interwoven, is_record
 from pymc_privacy.model.points import Point
 from pymc_privacy.step_methods.base import Common, Courier, reals
 from pymc_privacy.step_methods.record_sweep import sweep, sweep_statistics
 from pymc_privacy.targets.by_address import MovesByAddress
+from pymc_privacy.targets.group_effects import EffectTarget, as_database
 from pymc_privacy.targets.interweave import compile_parameters
 from pymc_privacy.targets.refresh import FreshDatabases
 
@@ -63,7 +66,10 @@ class Interweave(Courier):
     -----
     Statistics: ``interweave_centred_accept`` and ``interweave_noncentred_accept``, the fractions
     of accepted steps, and ``interweave_leap_accept``, that of steps to where the parameters are
-    likely to be, wherever they were; ``interweave_refresh_accept``, that of fresh databases, with
+    likely to be, wherever they were; ``interweave_group_centred_accept`` and
+    ``interweave_group_noncentred_accept``, those of effects of groups, which move group by group
+    given their records, and with them, where records are released by group;
+    ``interweave_refresh_accept``, that of fresh databases, with
     parameters from a mixture that tuning has learnt, nan where leaps do without; their lengths
     ``interweave_centred_scale`` and ``interweave_noncentred_scale``, learnt during tuning and then
     kept; and those of the record sweep.
@@ -91,6 +97,8 @@ class Interweave(Courier):
         "interweave_noncentred_accept",
         "interweave_leap_accept",
         "interweave_refresh_accept",
+        "interweave_group_centred_accept",
+        "interweave_group_noncentred_accept",
         "interweave_centred_scale",
         "interweave_noncentred_scale",
         "record_sweep_accept",
@@ -123,13 +131,22 @@ class Interweave(Courier):
             )
         refuse_left_behind(model, records)
         self.databases = find_databases(model, records)
+        effects = _effects_of(model, records, parameters)
+        # What other parameters carry along: effects are made of z as records are made of u.
+        self._carried = [] if effects is None else [as_database(model, effects)]
+        moved = {model.rvs_to_values[rv] for d in self._carried for rv in d.records}
+        parameters = [value for value in parameters if value not in moved]
+        together = [*self._carried, *self.databases]
         self._certifier = Certifier(model, [value.name for value in parameters])
         self._program = self._certifier.parameter_program(
             lambda detail, carry: compile_parameters(
-                model, parameters, self.databases, compile_kwargs, detail=detail, carry=carry
+                model, parameters, together, compile_kwargs, detail=detail, carry=carry
             ),
-            self.databases,
+            together,
         )
+        self._effects: EffectTarget | None = None
+        if effects is not None:
+            self._effects = self._certifier.effect_target(effects, self.databases, compile_kwargs)
         self._plan = adaptation.plan(
             self._program.traits, centred_steps=centred_steps, noncentred_steps=noncentred_steps
         )
@@ -166,12 +183,17 @@ class Interweave(Courier):
         self.learnt, refreshed = self._fresh.iterate(self.rng, point, self.learnt, self.tune)
         if self._program.size:
             info = self._move_parameters(point)
+        by_group = math.nan, math.nan
+        if self._effects is not None:
+            by_group = self._effects.move(self.rng, point)
         infos = [sweep(self.rng, point, target) for target in self._targets]
         statistics = {
             "interweave_centred_accept": info.centred_accept,
             "interweave_noncentred_accept": info.noncentred_accept,
             "interweave_leap_accept": info.leap_accept,
             "interweave_refresh_accept": refreshed,
+            "interweave_group_centred_accept": by_group[0],
+            "interweave_group_noncentred_accept": by_group[1],
             "interweave_centred_scale": self.learnt.centred.scale,
             "interweave_noncentred_scale": self.learnt.noncentred.scale,
         }
@@ -197,7 +219,22 @@ class Interweave(Courier):
 
     def _compared(self, point: Point) -> Iterator[Comparison]:
         certifier, program = self._certifier, self._program
+        if self._effects is not None:
+            yield from certifier.compare_moved_by_group(point, self._effects, self.databases)
         if not program.size:
-            return certifier.compare_swept(after_tuning(point), self._targets)
+            yield from certifier.compare_swept(after_tuning(point), self._targets)
+            return
         there = a_step_away(program, point, self.learnt.centred)
-        return certifier.compare_swept(after_tuning(point, there), self._targets, program)
+        pairs = after_tuning(point, there)
+        yield from certifier.compare_swept(pairs, self._targets, program, self._carried)
+
+
+def _effects_of(
+    model: Model, records: Sequence[TensorVariable], parameters: Sequence[Variable]
+) -> GroupEffects | None:
+    """Return the effects of groups, if all that there are move in this step."""
+    effects = group_effects(model, records)
+    if effects is None:
+        return None
+    ours = all(model.rvs_to_values[rv] in parameters for rv in effects.effects)
+    return effects if ours else None

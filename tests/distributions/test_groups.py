@@ -116,6 +116,7 @@ def test_what_a_record_can_change_is_all_that_changes(rng):
             np.testing.assert_allclose(total, given.totals(b))
 
 
+@pytest.mark.slow
 def test_posterior_of_shares_against_enumeration(request):
     """Given no hyperparameter groups are independent, and each is a noisy count of its own."""
     with pm.Model() as model:
@@ -166,7 +167,11 @@ def linear_reference(group, released, total):
 
 @pytest.mark.parametrize(
     ("released", "total"),
-    [([2.0, 1.0, -3.0, 4.0], None), ([2.0, 1.0, -3.0, 4.0], 6.0), ([1.5], None)],
+    [
+        ([2.0, 1.0, -3.0, 4.0], None),
+        pytest.param([2.0, 1.0, -3.0, 4.0], 6.0, marks=pytest.mark.slow),
+        pytest.param([1.5], None, marks=pytest.mark.slow),
+    ],
     ids=["four groups", "and a total", "one group"],
 )
 def test_hierarchy_against_linear_algebra(released, total, request):
