@@ -29,6 +29,8 @@ from pymc_privacy.model.points import Point, prior_points
 from pymc_privacy.targets.base import ParameterProgram
 from pymc_privacy.targets.group_effects import (
     EffectTarget,
+    NoEffects,
+    as_databases,
     compile_effects,
     noise_precision_of,
 )
@@ -99,9 +101,14 @@ class Certifier:
         )
 
     def effect_target(
-        self, effects: GroupEffects, databases: Sequence[Database], compile_kwargs: dict | None
-    ) -> EffectTarget:
+        self,
+        effects: GroupEffects | None,
+        databases: Sequence[Database],
+        compile_kwargs: dict | None,
+    ) -> EffectTarget | NoEffects:
         """Return the moves of effects of groups, compared with the model."""
+        if effects is None:
+            return NoEffects()
         program = certified(
             [lambda: compile_effects(self._model, effects, databases, compile_kwargs)],
             lambda program: compare_effects(
@@ -133,13 +140,6 @@ class Certifier:
         )
         return RecordTarget(database, program, noise, rows)
 
-    def compare_moved_by_group(
-        self, point: Point, target: EffectTarget, databases: Sequence[Database]
-    ) -> Iterator[Comparison]:
-        """Compare moves of effects with the model, where a chain has come to."""
-        pairs = after_tuning(point)
-        yield from compare_effects(target.program, target.effects, databases, self.reference, pairs)
-
     def start_chain(self) -> None:
         """Plan to compare everything once more, where the next chain comes to."""
         self._is_certified = False
@@ -159,13 +159,15 @@ class Certifier:
         pairs: Sequence[Pair],
         targets: Sequence[RecordTarget],
         program: ParameterProgram | None = None,
-        carried: Sequence[Database] = (),
+        moved_by_group: EffectTarget | NoEffects | None = None,
     ) -> Iterator[Comparison]:
-        """Compare sweeps of records, and moves of their parameters, where a chain has come to.
-
-        ``carried`` are effects that these parameters carry along.
-        """
+        """Compare sweeps of records, and moves of their parameters, where a chain has come to."""
         databases = [target.database for target in targets]
+        carried: list[Database] = []
+        if isinstance(moved_by_group, EffectTarget):
+            own, effects = moved_by_group.program, moved_by_group.effects
+            carried = as_databases(self._model, effects)
+            yield from compare_effects(own, effects, databases, self.reference, pairs)
         check_locality(databases, pairs[0].here)
         for t in targets:
             yield from compare_records(

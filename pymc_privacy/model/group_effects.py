@@ -83,6 +83,20 @@ def group_effects(model: Model, records: Sequence[TensorVariable]) -> GroupEffec
     return GroupEffects(tuple(found), group, number, frozenset(by_record)) if found else None
 
 
+def apart(
+    model: Model, records: Sequence[TensorVariable], parameters: Sequence[Variable]
+) -> tuple[GroupEffects | None, list[Variable]]:
+    """Return effects of groups, if all that there are move, and the other parameters.
+
+    Parameters are given, and returned, as value variables.
+    """
+    effects = group_effects(model, records)
+    own = set() if effects is None else {model.rvs_to_values[rv] for rv in effects.effects}
+    if not own <= set(parameters):
+        return None, list(parameters)
+    return effects, [value for value in parameters if value not in own]
+
+
 def _is_plain(model: Model, rv: TensorVariable) -> bool:
     """Tell whether an effect is Normal, which says where it is expected."""
     return isinstance(rv.owner.op, NormalRV) and model.rvs_to_transforms[rv] is None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, ClassVar, Unpack
 
-from pymc_privacy._compat import Model, TensorVariable, Variable
 from pymc_privacy.algorithms.adaptation import interweave as adaptation
 from pymc_privacy.algorithms.adaptation.memo import Memo
 from pymc_privacy.algorithms.interweave import Info, State
@@ -14,13 +13,13 @@ from pymc_privacy.certificate.base import Comparison
 from pymc_privacy.certificate.certifier import Certifier, a_step_away, after_tuning
 from pymc_privacy.errors import RecordError
 from pymc_privacy.model.database import find_databases, refuse_left_behind
-from pymc_privacy.model.group_effects import GroupEffects, group_effects
+from pymc_privacy.model.group_effects import apart
 from pymc_privacy.model.marks import is_interwoven, is_record
 from pymc_privacy.model.points import Point
 from pymc_privacy.step_methods.base import Common, Courier, reals
 from pymc_privacy.step_methods.record_sweep import sweep, sweep_statistics
 from pymc_privacy.targets.by_address import MovesByAddress
-from pymc_privacy.targets.group_effects import EffectTarget, as_database
+from pymc_privacy.targets.group_effects import as_databases
 from pymc_privacy.targets.interweave import compile_parameters
 from pymc_privacy.targets.refresh import FreshDatabases
 
@@ -65,14 +64,12 @@ class Interweave(Courier):
     Notes
     -----
     Statistics: ``interweave_centred_accept`` and ``interweave_noncentred_accept``, the fractions
-    of accepted steps, and ``interweave_leap_accept``, that of steps to where the parameters are
-    likely to be, wherever they were; ``interweave_group_centred_accept`` and
-    ``interweave_group_noncentred_accept``, those of effects of groups, which move group by group
-    given their records, and with them, where records are released by group;
-    ``interweave_refresh_accept``, that of fresh databases, with
-    parameters from a mixture that tuning has learnt, nan where leaps do without; their lengths
-    ``interweave_centred_scale`` and ``interweave_noncentred_scale``, learnt during tuning and then
-    kept; and those of the record sweep.
+    of accepted steps; ``interweave_leap_accept``, that of steps to where the parameters are likely
+    to be, wherever they were; ``interweave_group_accept``, that of leaps of effects of groups, and
+    ``interweave_refresh_accept``, that of fresh databases, with parameters from a mixture that
+    tuning has learnt, both nan where there are none; ``interweave_centred_scale`` and
+    ``interweave_noncentred_scale``, lengths that are learnt during tuning and then kept; and those
+    of the record sweep.
 
     References
     ----------
@@ -97,8 +94,7 @@ class Interweave(Courier):
         "interweave_noncentred_accept",
         "interweave_leap_accept",
         "interweave_refresh_accept",
-        "interweave_group_centred_accept",
-        "interweave_group_noncentred_accept",
+        "interweave_group_accept",
         "interweave_centred_scale",
         "interweave_noncentred_scale",
         "record_sweep_accept",
@@ -126,17 +122,12 @@ class Interweave(Courier):
         parameters = [v for v, rv in zip(self.vars, rvs, strict=True) if not is_record(rv)]
         if not rvs:
             raise RecordError(
-                "Interweave moves parameters together with the records behind a Privatized "
-                "release; this model has none."
+                "Interweave moves parameters with records behind a release; this model has none."
             )
         refuse_left_behind(model, records)
-        self.databases = find_databases(model, records)
-        effects = _effects_of(model, records, parameters)
-        # What other parameters carry along: effects are made of z as records are made of u.
-        self._carried = [] if effects is None else [as_database(model, effects)]
-        moved = {model.rvs_to_values[rv] for d in self._carried for rv in d.records}
-        parameters = [value for value in parameters if value not in moved]
-        together = [*self._carried, *self.databases]
+        databases = self.databases = find_databases(model, records)
+        effects, parameters = apart(model, records, parameters)
+        together = [*as_databases(model, effects), *databases]
         self._certifier = Certifier(model, [value.name for value in parameters])
         self._program = self._certifier.parameter_program(
             lambda detail, carry: compile_parameters(
@@ -144,22 +135,17 @@ class Interweave(Courier):
             ),
             together,
         )
-        self._effects: EffectTarget | None = None
-        if effects is not None:
-            self._effects = self._certifier.effect_target(effects, self.databases, compile_kwargs)
+        self._effects = self._certifier.effect_target(effects, databases, compile_kwargs)
         self._plan = adaptation.plan(
             self._program.traits, centred_steps=centred_steps, noncentred_steps=noncentred_steps
         )
         self._settings = Memo(adaptation.settings)
         self._moves: MovesByAddress | None = None
         steps = self._plan.noncentred_steps
+        shares = [sweep_fraction or adaptation.default_fraction(d.size, steps) for d in databases]
         self._targets = [
-            self._certifier.record_target(
-                database,
-                compile_kwargs,
-                sweep_fraction or adaptation.default_fraction(database.size, steps),
-            )
-            for database in self.databases
+            self._certifier.record_target(database, compile_kwargs, share)
+            for database, share in zip(databases, shares, strict=True)
         ]
         self._fresh = FreshDatabases(model, self._program, self._targets)
         self._compile(model)
@@ -183,21 +169,17 @@ class Interweave(Courier):
         self.learnt, refreshed = self._fresh.iterate(self.rng, point, self.learnt, self.tune)
         if self._program.size:
             info = self._move_parameters(point)
-        by_group = math.nan, math.nan
-        if self._effects is not None:
-            by_group = self._effects.move(self.rng, point)
+        by_group = self._effects.move(self.rng, point)
         infos = [sweep(self.rng, point, target) for target in self._targets]
-        statistics = {
+        return sweep_statistics(infos) | {
             "interweave_centred_accept": info.centred_accept,
             "interweave_noncentred_accept": info.noncentred_accept,
             "interweave_leap_accept": info.leap_accept,
             "interweave_refresh_accept": refreshed,
-            "interweave_group_centred_accept": by_group[0],
-            "interweave_group_noncentred_accept": by_group[1],
+            "interweave_group_accept": by_group,
             "interweave_centred_scale": self.learnt.centred.scale,
             "interweave_noncentred_scale": self.learnt.noncentred.scale,
         }
-        return statistics | sweep_statistics(infos)
 
     def _move_parameters(self, point: Point) -> Info:
         program, plan = self._program, self._plan
@@ -219,22 +201,7 @@ class Interweave(Courier):
 
     def _compared(self, point: Point) -> Iterator[Comparison]:
         certifier, program = self._certifier, self._program
-        if self._effects is not None:
-            yield from certifier.compare_moved_by_group(point, self._effects, self.databases)
         if not program.size:
-            yield from certifier.compare_swept(after_tuning(point), self._targets)
-            return
-        there = a_step_away(program, point, self.learnt.centred)
-        pairs = after_tuning(point, there)
-        yield from certifier.compare_swept(pairs, self._targets, program, self._carried)
-
-
-def _effects_of(
-    model: Model, records: Sequence[TensorVariable], parameters: Sequence[Variable]
-) -> GroupEffects | None:
-    """Return the effects of groups, if all that there are move in this step."""
-    effects = group_effects(model, records)
-    if effects is None:
-        return None
-    ours = all(model.rvs_to_values[rv] in parameters for rv in effects.effects)
-    return effects if ours else None
+            return certifier.compare_swept(after_tuning(point), self._targets, None, self._effects)
+        pairs = after_tuning(point, a_step_away(program, point, self.learnt.centred))
+        return certifier.compare_swept(pairs, self._targets, program, self._effects)

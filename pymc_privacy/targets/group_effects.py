@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -36,16 +37,11 @@ LEAPS_GIVEN_RECORDS = 2
 STEPS = (1.0, 0.25)
 
 
-class Info(NamedTuple):
-    """The fractions of leaps that were accepted, with the records and given them."""
-
-    centred_accept: float
-    noncentred_accept: float
-
-
-def as_database(model: Model, effects: GroupEffects) -> Database:
-    """Return effects as what other parameters carry along, as they do records."""
-    return Database(model, effects.effects, (), (), effects.number, exchangeable=False)
+def as_databases(model: Model, effects: GroupEffects | None) -> list[Database]:
+    """Return effects, if there are any, as what other parameters carry along as they do records."""
+    if effects is None:
+        return []
+    return [Database(model, effects.effects, (), (), effects.number, exchangeable=False)]
 
 
 def compile_effects(
@@ -160,6 +156,14 @@ def noise_precision_of(effects: GroupEffects, databases: Sequence[Database]) -> 
     return np.concatenate(parts, axis=1)
 
 
+class NoEffects:
+    """Stands for an `EffectTarget` where there are none."""
+
+    def move(self, rng: np.random.Generator, point: Point) -> float:
+        """Leave the point as it is."""
+        return math.nan
+
+
 class EffectTarget:
     """Moves of the effects of groups, and of their records with them, at a point.
 
@@ -179,16 +183,19 @@ class EffectTarget:
         self._noise_precision = noise_precision
         self._functions = {name: CompiledCall(f) for name, f in program.functions.items()}
 
-    def move(self, rng: np.random.Generator, point: Point) -> Info:
-        """Move each effect in turn, given the records and then with them; the point is changed."""
-        held, infos = self.program.held_at(point), []
+    def move(self, rng: np.random.Generator, point: Point) -> float:
+        """Move each effect in turn, given the records and then with them; the point is changed.
+
+        Returns the fraction of leaps that were accepted.
+        """
+        held, accepts = self.program.held_at(point), []
         q = self.program.flatten(point).reshape(-1, self.effects.number)
         prior = np.array(self._functions["prior"](q.ravel(), *held)[0])
         for k in range(len(q)):
             law = Law(prior[2 * k], prior[2 * k + 1])
-            infos.append(self._move_one(rng, point, q, k, law, held))
+            accepts.append(self._move_one(rng, point, q, k, law, held))
             point |= self.program.unflatten(q.ravel().copy())
-        return Info(*np.mean(infos, axis=0))
+        return float(np.mean(accepts))
 
     def _function(self, name: str, q: np.ndarray, k: int, *arguments: np.ndarray) -> Any:
         def evaluate(effects: np.ndarray) -> np.ndarray:
@@ -201,13 +208,13 @@ class EffectTarget:
 
     def _move_one(
         self, rng: np.random.Generator, point: Point, q: np.ndarray, k: int, prior: Law, held: tuple
-    ) -> Info:
+    ) -> float:
         records = [point[name] for name in self.program.records]
         density = self._function("given_records", q, k, *held, *records)
         law = algorithm.parabolas(density, prior)
         q[k], centred = algorithm.move(rng, q[k], density, law, leaps=LEAPS_GIVEN_RECORDS)
         if "given_base" not in self._functions:
-            return Info(centred, np.nan)
+            return centred
         u = [np.array(p) for p in self._functions["base"](rng, q.ravel(), *held, *records)]
         misfit = self._function("released", q, k, *held, *u)
         law = algorithm.linear(misfit, self._noise_precision, prior)
@@ -231,7 +238,7 @@ class EffectTarget:
         for name, record, new in zip(self.program.records, records, carried, strict=True):
             chosen = rows.reshape(-1, *(1,) * (record.ndim - 1))
             point[name] = np.where(chosen, new, record).astype(record.dtype, copy=False)
-        return Info(centred, noncentred)
+        return 0.5 * (centred + noncentred)
 
     def _groups_where(self, good: np.ndarray) -> np.ndarray:
         """Return the groups of which all records are good."""
