@@ -64,12 +64,11 @@ class Interweave(Courier):
     Notes
     -----
     Statistics: ``interweave_centred_accept`` and ``interweave_noncentred_accept``, the fractions
-    of accepted steps; ``interweave_leap_accept``, that of steps to where the parameters are likely
-    to be, wherever they were; ``interweave_group_accept``, that of leaps of effects of groups, and
-    ``interweave_refresh_accept``, that of fresh databases, with parameters from a mixture that
-    tuning has learnt, both nan where there are none; ``interweave_centred_scale`` and
-    ``interweave_noncentred_scale``, lengths that are learnt during tuning and then kept; and those
-    of the record sweep.
+    of accepted steps; ``interweave_leap_accept``, that of steps to where parameters are likely to
+    be; ``interweave_group_accept``, that of leaps of effects of groups, and
+    ``interweave_refresh_accept``, that of fresh databases, with parameters from a mixture that was
+    learnt, nan where there are none; lengths of steps, ``interweave_centred_scale`` and
+    ``interweave_noncentred_scale``; and those of the record sweep.
 
     References
     ----------
