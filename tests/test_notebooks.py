@@ -14,8 +14,8 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
-def test_there_are_ten():
-    assert len(NOTEBOOKS) == 10
+def test_there_are_eleven():
+    assert len(NOTEBOOKS) == 11
 
 
 @each_notebook
