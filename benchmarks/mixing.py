@@ -217,6 +217,27 @@ def _products(columns: Sequence) -> list:
     return [*scaled, *pairs]
 
 
+def hierarchy_bed(epsilon: float, groups: int = 50, each: int = 20) -> pm.Model:
+    """Effects of groups, from a noisy total of each."""
+    rng = np.random.default_rng(0)
+    group = rng.permutation(np.repeat(np.arange(groups), each))
+    records = np.clip(rng.normal(rng.normal(0.5, 1.0, groups)[group], 1.0), -5, 5)
+    mechanism = pmp.Laplace(epsilon=epsilon, sensitivity=10.0)
+    released = mechanism.simulate(rng, np.bincount(group, weights=records, minlength=groups))
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 3)
+        tau = pm.HalfNormal("tau", 1)
+        theta = pm.Normal("theta", mu, tau, shape=groups)
+        x = pm.Normal("x", theta[group], 1, shape=group.size)
+        pmp.Privatized("s", pt.clip(x, -5, 5), mechanism, by=group, observed=released)
+    return model
+
+
+def many_groups_bed(epsilon: float) -> pm.Model:
+    """Write the same with a thousand groups."""
+    return hierarchy_bed(epsilon, 1000)
+
+
 class Bed(NamedTuple):
     """A model by epsilon, and the same with standardised records where there are such."""
 
@@ -231,6 +252,8 @@ BEDS = {
     "naive Bayes, n = 100": Bed(naive_bayes_bed),
     "Dirichlet, n = 5000": Bed(dirichlet_bed),
     "ten covariates, n = 10,000": Bed(covariates_bed),
+    "50 groups, n = 1000": Bed(hierarchy_bed),
+    "1000 groups, n = 20,000": Bed(many_groups_bed),
 }
 
 

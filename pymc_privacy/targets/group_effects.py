@@ -32,9 +32,9 @@ from pymc_privacy.model.releases import contributions_of
 from pymc_privacy.model.start import start_of
 from pymc_privacy.targets.base import Graph, ParameterProgram, compile_program, never_infinite
 
-# Of those given the base variates, as many steps as leaps.
+# Given the base variates there are as many leaps as steps, of these lengths.
 LEAPS_GIVEN_RECORDS = 2
-STEPS = (1.0, 0.25)
+STEPS = (2.0, 1.0, 0.5, 0.25)
 
 
 def as_databases(model: Model, effects: GroupEffects | None) -> list[Database]:

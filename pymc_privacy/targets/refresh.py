@@ -46,8 +46,13 @@ class FreshDatabases:
 
     @property
     def are_possible(self) -> bool:
-        """Whether central releases are all that is known of the records, and all are drawn."""
-        return self._program.is_guided and all(
+        """Whether central releases are all that is known of the records, and all are drawn.
+
+        Effects of groups would have to be drawn with them: these move by themselves.
+        """
+        drawn = [name for target in self._targets for name in target.records]
+        is_whole = self._program.is_guided and len(drawn) == len(self._program.records)
+        return is_whole and all(
             target.rows is None and not target.database.record_factors for target in self._targets
         )
 
