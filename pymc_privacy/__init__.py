@@ -13,6 +13,7 @@ from pymc_privacy.accounting import (
 from pymc_privacy.distributions.composition import PrivatizedComposition
 from pymc_privacy.distributions.linear_measurements import LinearMeasurements
 from pymc_privacy.distributions.noisy_count import NoisyCount
+from pymc_privacy.distributions.noisy_record import NoisyRecord
 from pymc_privacy.distributions.privatized import Privatized
 from pymc_privacy.distributions.records import Records
 from pymc_privacy.distributions.sums import Sum
@@ -148,6 +149,7 @@ __all__ = [
     "LinearMeasurements",
     "LocalSum",
     "NoisyCount",
+    "NoisyRecord",
     "NormalMean",
     "NormalVariance",
     "ObjectivePerturbation",

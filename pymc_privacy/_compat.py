@@ -88,6 +88,7 @@ from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.scalar.basic import (
     Cast,
+    Clip,
     Composite,
     ScalarConstant,
     ScalarOp,
@@ -203,6 +204,7 @@ __all__ = [
     "CategoricalRV",
     "CauchyRV",
     "CheckParameterValue",
+    "Clip",
     "Competence",
     "Composite",
     "Constant",

@@ -1029,6 +1029,26 @@ def cases(folder):
                 dist="object",
             ),
         ],
+        "NoisyRecord": [
+            Case(
+                pmp.NoisyRecord,
+                {
+                    "name": "y",
+                    "dist": lambda: pm.Normal.dist(3.0, 1.0),
+                    "mechanism": pmp.Laplace(scale=1.0),
+                    "lower": -1.0,
+                    "upper": 1.0,
+                    "observed": [3.0, 4.0],
+                },
+                model,
+                name="name",
+                dist="object",
+                mechanism="mechanism",
+                lower="real",
+                upper="real",
+                observed="observed?",
+            )
+        ],
         "NoisyCount": [
             Case(
                 pmp.NoisyCount,

@@ -169,8 +169,8 @@ def best_clip(
     >>> round(low, 2), round(high, 2)
     (-0.73, 0.73)
     """
-    lower, upper, table = clip_table(family, epsilon)
-    scores = score_of(_among(table, free), score)
+    lower, upper, table = clip_table(family, epsilon, free)
+    scores = score_of(table, score)
     # Where several are as good, the one around the middle.
     tied = np.flatnonzero(scores >= scores.max() * (1 - 1e-6))
     best = tied[np.argmin(np.abs(lower[tied] + upper[tied]))]
@@ -208,12 +208,14 @@ def _warn_if_degenerate(family: str, low: float, high: float, epsilon: float) ->
 
 
 @cache
-def clip_table(family: str, epsilon: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return many intervals, in units of location and scale, and the information of each."""
+def clip_table(
+    family: str, epsilon: float, free: tuple[int, ...] = (0, 1)
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return many intervals, in units of location and scale, and what each tells of the unknown."""
     places = _FURTHEST * np.sinh(2 * np.linspace(-1, 1, _GRID)) / np.sinh(2)
     lower, upper = (places[k] for k in np.triu_indices(_GRID, 1))
     made = clipped_information(FAMILIES[family].slopes, lower, upper, epsilon, _FEW_CELLS)
-    return lower, upper, made
+    return lower, upper, _among(made, free)
 
 
 @cache
@@ -275,8 +277,8 @@ def remembering_clip(
     family: str, epsilon: float, score: str, memory: np.ndarray, free: tuple[int, ...] = (0, 1)
 ) -> tuple[float, float]:
     """Return the interval whose answer adds most to a precision, in units of location and scale."""
-    lower, upper, table = clip_table(family, epsilon)
-    best = int(np.argmax(score_of(_among(table, free), score, _among(memory, free))))
+    lower, upper, table = clip_table(family, epsilon, free)
+    best = int(np.argmax(score_of(table, score, _among(memory, free))))
     return float(lower[best]), float(upper[best])
 
 

@@ -5,9 +5,9 @@ Of a binned query with k bins and P the probability of the bin that was answered
 
     p(y) = F(l) K(y - l) + (1 - F(u)) K(y - u) + int_l^u f(x) K(y - x) dx,
 
-in closed form for Normal records with Laplace noise, by sums for discrete records, and otherwise by
-quadrature that the distribution function certifies. Answers are independent given the parameters,
-however queries were chosen from earlier answers (Yıldırım 2024, Proposition 1).
+in closed form for Normal records with Laplace or Gaussian noise, by sums for discrete records, and
+otherwise by quadrature that the distribution function certifies. Answers are independent given the
+parameters, however queries were chosen from earlier answers (Yıldırım 2024, Proposition 1).
 """
 
 from __future__ import annotations
@@ -19,11 +19,19 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from pymc_privacy.algorithms.numerics.certified_quadrature import Integrand, log_expectation
-from pymc_privacy.algorithms.numerics.clipped_normal import sum_binned_normal, sum_clipped_normal
+from pymc_privacy.algorithms.numerics.clipped_normal import (
+    sum_binned_normal,
+    sum_clipped_normal,
+    sum_clipped_normal_gaussian,
+)
 from pymc_privacy.mechanisms import Gaussian, Laplace
 from pymc_privacy.sanitize.queries import BinnedQuery, Query
 
 _ROWS = 8192  # that are computed at a time: what they need fits into a cache
+_CLOSED: dict[type, Callable[..., None]] = {
+    Laplace: sum_clipped_normal,
+    Gaussian: sum_clipped_normal_gaussian,
+}
 _GAUSSIAN_REACH = 4.0  # standard deviations that a rule of quadrature integrates to rounding
 
 
@@ -163,9 +171,9 @@ def _add_clips(
         _add_sums(total, law, points, clips, noise)
         return
     for part, rows, users in _parts(points, clips):
-        normal = _normal(law, points, rows, users, part) if noise is Laplace else None
+        normal = _normal(law, points, rows, users, part) if noise in _CLOSED else None
         if normal is not None:
-            sum_clipped_normal(total, *normal, part.release, part.lower, part.upper, part.scale)
+            _CLOSED[noise](total, *normal, part.release, part.lower, part.upper, part.scale)
             continue
         every = _Clips(*(np.repeat(column, len(points), axis=0) for column in part))
         logs = _by_quadrature(law, rows, users, every, noise)

@@ -33,6 +33,7 @@ from pymc_privacy.certificate.base import (
     log_density_change,
     plain_function,
 )
+from pymc_privacy.certificate.clipped_records import panels_of
 from pymc_privacy.certificate.laws import law_gap, mean_log_range
 from pymc_privacy.densities.carrying import CarriedRecords, carry_records
 from pymc_privacy.model.cells import find_cells
@@ -551,23 +552,30 @@ def _summed_out(
 def _marginal(
     reference: Reference, databases: Sequence[Database], point: Point
 ) -> tuple[float, float]:
-    """Return the log density with every record summed over its values, and its scale."""
+    """Return the log density with every record summed or integrated out, and its scale."""
     total, scale, ours = 0.0, 0.0, set()
     for database in databases:
         names = _names([*database.records, *database.record_factors])
         ours |= set(names)
-        rows = np.array(
-            [
-                reference.terms(at).rows(names, database.size)
-                for at in everywhere(reference, database, point)
-            ]
-        )
-        with np.errstate(all="ignore"):
-            logs = np.logaddexp.reduce(rows, axis=0)
+        logs = _summed(reference, database, point, names)
         total, scale = total + float(logs.sum()), scale + float(np.abs(logs).sum())
     terms = reference.terms(point)
     rest = terms.total([name for name in reference.factors if name not in ours])
     return total + rest, scale + terms.scale
+
+
+def _summed(
+    reference: Reference, database: Database, point: Point, names: Collection[str]
+) -> np.ndarray:
+    """Return the log of what is left of each record, summed over its values or integrated."""
+    if (panels := panels_of(reference, database, point)) is not None:
+        return panels.whole
+    rows = [
+        reference.terms(at).rows(names, database.size)
+        for at in everywhere(reference, database, point)
+    ]
+    with np.errstate(all="ignore"):
+        return np.logaddexp.reduce(np.array(rows), axis=0)
 
 
 def everywhere(reference: Reference, database: Database, point: Point) -> Iterator[Point]:

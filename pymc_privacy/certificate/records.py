@@ -10,13 +10,14 @@ fresh records                                 have the law of the records given 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from pymc_privacy.algorithms.noise import Noise
 from pymc_privacy.algorithms.record_sweep import scan
 from pymc_privacy.certificate.base import Comparison, Pair, Reference, parameters_of, toward
+from pymc_privacy.certificate.clipped_records import panels_of
 from pymc_privacy.certificate.laws import law_gap
 from pymc_privacy.certificate.parameters import everywhere
 from pymc_privacy.model.cells import find_cells
@@ -116,35 +117,46 @@ class _Sweep:
         yield Comparison("log weight ratios of records", expected, found, tolerance=tolerance)
 
     def conditional_law(self, point: Point) -> Iterator[Comparison]:
-        """Compare how often records fall into each cell with f w / sum f w, in two groups."""
+        """Compare how often records fall into each cell with f w / sum f w, in two groups.
+
+        Cells are the values of records of few values, and panels of real ones.
+        """
         database, reference = self._database, self._reference
-        cells = find_cells(database.records)
-        names = [rv.name for rv in (*database.records, *database.record_factors)]
-        logs = np.array(
-            [
-                reference.terms(at).rows(names, database.size)
-                for at in everywhere(reference, database, point)
-            ]
-        )
+        logs, cells_of = self._cells(point)
         with np.errstate(all="ignore"):
             shares = np.exp(logs - np.logaddexp.reduce(logs, axis=0))
         if not np.isfinite(shares).all():
             return
         number = min(_MOST_DRAWS, math.ceil(_CONDITIONAL_ROWS / database.size))
-        values = [reference.model.rvs_to_values[rv].name for rv in cells.records]
+        values = [reference.model.rvs_to_values[rv].name for rv in database.records]
         group = np.arange(database.size) % 2
-        counts = np.zeros((2, cells.size))
+        counts = np.zeros((2, len(logs)))
         for rng in np.random.default_rng(51).spawn(number):
             fresh = self.draw(rng, point)
-            found = cells.cells_of([fresh[name] for name in values])
+            found = cells_of([fresh[name] for name in values])
             for k in (0, 1):
-                counts[k] += np.bincount(found[group == k], minlength=cells.size)
+                counts[k] += np.bincount(found[group == k], minlength=len(logs))
         for k in (0, 1):
             ours = shares[:, group == k]
             mean, variance = number * ours.sum(axis=1), number * (ours * (1 - ours)).sum(axis=1)
             error = np.sqrt(variance) + 0.1
             what = "the number of records drawn in each cell given their factors"
             yield Comparison(what, mean, counts[k], tolerance=_ERRORS * error)
+
+    def _cells(self, point: Point) -> tuple[np.ndarray, Callable[[list[np.ndarray]], np.ndarray]]:
+        """Return the log weight of each record in each cell, and what finds the cell of values."""
+        database, reference = self._database, self._reference
+        if (panels := panels_of(reference, database, point)) is not None:
+            return panels.logs, lambda values: panels.of(values[0])
+        cells = find_cells(database.records)
+        names = [rv.name for rv in (*database.records, *database.record_factors)]
+        logs = [
+            reference.terms(at).rows(names, database.size)
+            for at in everywhere(reference, database, point)
+        ]
+        by_record = {rv: k for k, rv in enumerate(database.records)}
+        order = [by_record[rv] for rv in cells.records]
+        return np.array(logs), lambda values: cells.cells_of([values[k] for k in order])
 
 
 def _columns(what: str, expected: np.ndarray, found: np.ndarray) -> Comparison:

@@ -14,6 +14,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pymc_privacy._compat import CategoricalRV, Model, TensorVariable, graph_replace
+from pymc_privacy.densities.clipped_records import answered_draws, answered_records
 from pymc_privacy.model.cells import Cells, NotCounted, find_cells
 from pymc_privacy.model.columns import float_columns
 from pymc_privacy.model.database import Database
@@ -26,9 +27,12 @@ MOST_CELLS = 32
 def conditional_draws(database: Database) -> list[TensorVariable] | None:
     """Return fresh records given their factors, and their contribution columns, by values.
 
-    None where records have too many values, or no factors of their own.
+    None where records have too many values, or no factors of their own. Normal records that are
+    known by a clipped, noised value alone are drawn from what is a few pieces of Normal laws.
     """
     model = database.model
+    if (answered := answered_records(database)) is not None:
+        return [answered_draws(answered)]
     if (cells := few_cells(database)) is None:
         return None
     drawn = _draw(log_weights(database, cells), database.size)

@@ -1,5 +1,7 @@
 """The density of parameters alone, where records of few values can be summed out.
 
+Or Normal ones integrated out, which are known by a clipped, noised value alone.
+
 Without a central release records do not know of each other. Given the parameters, all that the
 model says of record i has density sum_v f(v) w_i(v), a sum over its few values. Records of which
 the same is known have the same sum: of a million randomized responses there are as many different
@@ -23,6 +25,7 @@ from pymc_privacy._compat import (
     compile_graph,
     disconnected_grad,
 )
+from pymc_privacy.densities.clipped_records import answered_density, answered_records
 from pymc_privacy.densities.conditional_draws import few_cells, log_weights
 from pymc_privacy.model.cells import Cells, NotCounted, log_probabilities
 from pymc_privacy.model.database import Database
@@ -34,21 +37,30 @@ from pymc_privacy.model.points import probing_point
 MOST_GROUPS = 0.1
 
 
-def summed_out(model: Model, databases: Sequence[Database]) -> TensorVariable | None:
+def summed_out(
+    model: Model, databases: Sequence[Database], *, integrals: bool = True
+) -> TensorVariable | None:
     """Return the log density of everything but the records, which are summed out, by values.
 
-    None where some record has too many values, no factor of its own, or a central release.
+    None where some record has too many values, no factor of its own, or a central release; and,
+    without ``integrals``, where it is real.
     """
-    cells = [few_cells(database) for database in databases]
-    known = [c for c in cells if c is not None]
-    if not databases or len(known) < len(cells) or any(d.releases for d in databases):
+    parts = [_of_one(database, integrals) for database in databases]
+    known = [part for part in parts if part is not None]
+    if not databases or len(known) < len(parts):
         return None
     ours = {f for database in databases for f in (*database.records, *database.record_factors)}
     others = [factor for factor in factors_of(model) if factor not in ours]
-    density = joint_log_density(model, others)
-    for database, found in zip(databases, known, strict=True):
-        density += _of_database(database, found)
-    return density
+    return reduce(pt.add, known, joint_log_density(model, others))
+
+
+def _of_one(database: Database, integrals: bool) -> TensorVariable | None:
+    if database.releases:
+        return None
+    if (answered := answered_records(database)) is not None:
+        return answered_density(answered) if integrals else None
+    cells = few_cells(database)
+    return None if cells is None else _of_database(database, cells)
 
 
 def _of_database(database: Database, cells: Cells) -> TensorVariable:

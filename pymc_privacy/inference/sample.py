@@ -14,6 +14,7 @@ from typing import Any
 from pymc_privacy._compat import (
     NUTS,
     Model,
+    TensorVariable,
     ValueGradFunction,
     Variable,
     ancestors,
@@ -157,6 +158,7 @@ def sample(
         kwargs |= _with_starts(model, kwargs)
         if kwargs.get("step") is None and records:
             kwargs |= _default_steps(model, kwargs, parts)
+    _leave_records_alone(model, kwargs, records)
     checks, quiet = kwargs.get("compute_convergence_checks", True), kwargs.get("quiet", False)
     if not kwargs.get("return_inferencedata", True):
         with stopped_in_a_sentence():
@@ -229,6 +231,20 @@ def _default_steps(model: Model, kwargs: dict[str, Any], parts: list[Any]) -> di
         density = _parameter_density(model, databases, chosen[NUTS], compile_kwargs or {})
         defaults["nuts"] = {"logp_dlogp_func": density, **kwargs.get("nuts", {})}
     return defaults
+
+
+def _leave_records_alone(
+    model: Model, kwargs: dict[str, Any], records: Sequence[TensorVariable]
+) -> None:
+    """Draw records that are integrated out only where something stored depends on them."""
+    names = kwargs.get("var_names")
+    stored = [rv for rv in model.unobserved_RVs if names is None or rv.name in names]
+    seen = bool(set(records) & set(ancestors(stored))) or kwargs.get("callback") is not None
+    for step in (
+        [kwargs.get("step")] if not isinstance(kwargs.get("step"), list) else kwargs["step"]
+    ):
+        if isinstance(step, Interweave):
+            step.leaves_records = not seen
 
 
 def _parameter_density(

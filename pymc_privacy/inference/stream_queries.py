@@ -102,9 +102,12 @@ class Designer:
         """Return parameters from the posterior so far, or their mean."""
         if not self._thompson:
             return mean_of(cloud)
+        return cloud.particles[self._index(rng, cloud)]
+
+    def _index(self, rng: np.random.Generator, cloud: State) -> int:
         places = np.cumsum(weights_of(cloud))
         chosen = int(np.searchsorted(places, rng.random()))
-        return cloud.particles[min(chosen, len(places) - 1)]
+        return min(chosen, len(places) - 1)
 
     # -- location and scale ---------------------------------------------------------------------
 
@@ -117,8 +120,7 @@ class Designer:
     ) -> tuple[float, ...]:
         """Return m + c times the best ends of a law with location 0 and scale 1."""
         for _ in range(_TRIES):
-            point = self._draw(rng, cloud)[None]
-            m, c = (float(one[0]) for one in self._target.location_scale(point, user))
+            m, c = self._drawn_location(rng, cloud, user)
             if np.isfinite(m) and np.isfinite(c) and c > 0 and abs(m) + c < 1e100:
                 break
         else:
@@ -135,10 +137,23 @@ class Designer:
             ends = self._best()
         return tuple(m + c * end for end in ends)
 
+    def _drawn_location(
+        self, rng: np.random.Generator, cloud: State, user: np.ndarray
+    ) -> tuple[float, float]:
+        """Return location and scale at parameters from the posterior so far, or at their mean."""
+        if not self._thompson:
+            found, k = self._target.location_scale(self._draw(rng, cloud)[None], user), 0
+        else:
+            found, k = self._of_cloud(cloud, user), self._index(rng, cloud)
+        return float(found[0][k]), float(found[1][k])
+
+    def _of_cloud(self, cloud: State, user: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        users = np.broadcast_to(user, (len(cloud.particles), user.shape[1]))
+        return self._target.location_scale(cloud.particles, users)
+
     def _precision(self, cloud: State, user: np.ndarray) -> np.ndarray:
         """Return what is known of location and scale: the inverse of their covariance."""
-        users = np.broadcast_to(user, (len(cloud.particles), user.shape[1]))
-        both = np.column_stack(self._target.location_scale(cloud.particles, users))
+        both = np.column_stack(self._of_cloud(cloud, user))
         known = cloud._replace(particles=both)
         covariance = covariance_of(known)
         precision = np.zeros((2, 2))

@@ -10,6 +10,7 @@ densities for two records of one user all factors cancel but that user's own.
 from __future__ import annotations
 
 import json
+import math
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -243,7 +244,9 @@ class ClippedQuery(Query):
         else:
             object.__setattr__(self, "mechanism", self._fitted(self.mechanism))
         promised = getattr(self.guarantee, "epsilon", None)
-        if self.epsilon is not None and not np.isclose(promised or 0.0, self.epsilon, rtol=1e-9):
+        if self.epsilon is not None and not math.isclose(
+            promised or 0.0, self.epsilon, rel_tol=1e-9
+        ):
             raise ReleaseError(
                 "A query needs mechanism= or epsilon=, one of the two, because each follows from "
                 f"the other; got epsilon={self.epsilon!r} and a mechanism that promises "

@@ -65,6 +65,8 @@ class ParameterProgram:
     """Whether the centred density does without the records themselves."""
     sums_out: bool = False
     """Whether all densities are those of the parameters alone, records being summed out."""
+    integrates: bool = False
+    """Whether that takes an integral for each record."""
 
     @cached_property
     def layout(self) -> Layout:
@@ -100,6 +102,7 @@ class ParameterProgram:
             carries_records=self.interweaves,
             noise_precision=self.noise_precision if self.is_guided else np.empty(0),
             sums_out=self.sums_out,
+            integrates=self.integrates,
         )
 
     def data(self) -> dict[str, tuple[np.ndarray, ...]]:

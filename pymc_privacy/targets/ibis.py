@@ -81,6 +81,7 @@ class ParticleTarget:
         self._user = pt.vector("user", shape=(self.columns,), dtype="float64")
         self._law = self._of_one_entry()
         self._functions: dict[str, Callable[..., Any]] = {}
+        self._located: tuple[Any, Any] = None, None
         self._refuse_without_density()
 
     # -- what is known of users -----------------------------------------------------------------
@@ -158,9 +159,18 @@ class ParticleTarget:
     def location_scale(
         self, points: np.ndarray, users: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return m and c of records m + c z, of shape (rows,)."""
+        """Return m and c of records m + c z, of shape (rows,).
+
+        Particles stay as they are between moves, and so does what was computed of them. Whoever
+        moves them makes a new array.
+        """
+        kept, known = self._located
+        if kept is not None and kept() is points and self.columns == 0:
+            return known
         function = self._compiled("location_scale", lambda: self._location_and_scale())
-        return tuple(np.broadcast_to(one, len(points)) for one in function(points, users))  # type: ignore[return-value]
+        m, c = (np.broadcast_to(one, len(points)) for one in function(points, users))
+        self._located = ref(points), (m, c)
+        return m, c
 
     # -- parameters -----------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import pytensor.tensor as pt
 
 from pymc_privacy._compat import Model, TensorVariable, Variable, ancestors
 from pymc_privacy.densities.carrying import CarriedRecords, carry_records
+from pymc_privacy.densities.clipped_records import answered_records
 from pymc_privacy.densities.conditional_draws import conditional_draws
 from pymc_privacy.densities.parameters import (
     CentredDensity,
@@ -75,7 +76,7 @@ def compile_parameters(
         return ParameterProgram((), (), (), (), {}, {})
     records = [rv for database in databases for rv in database.records]
     values = [model.rvs_to_values[rv] for rv in records]
-    marginal = summed_out(model, databases)
+    marginal = summed_out(model, databases, integrals=detail is not Detail.WHOLE)
     if marginal is None:
         given_records = density_given_records(model, databases, parameters, detail=detail)
     else:
@@ -124,6 +125,7 @@ def compile_parameters(
         noise_precision=noise_precision,
         has_statistics=cheap,
         sums_out=marginal is not None,
+        integrates=marginal is not None and any(map(answered_records, databases)),
     )
 
 

@@ -55,6 +55,8 @@ class RecordProgram:
     records: tuple[str, ...]
     width: int
     """The number of contribution columns, over all releases."""
+    is_conditional: bool = False
+    """Whether records are drawn given all that is known of each but central releases."""
 
     def draw_from(
         self, rng: np.random.Generator, point: Point, contributions: np.ndarray
@@ -113,6 +115,7 @@ def compile_records(
     model, records = database.model, database.records
     coordinates = float_columns(database.contributions)
     fresh = conditional_draws(database) if rows is None and not plain else None
+    is_conditional = fresh is not None
     if fresh is None:
         fresh = given_others(model, _fresh(database, rows), records)
     rng, fresh = with_generator(fresh, write_out=not plain)
@@ -129,6 +132,7 @@ def compile_records(
         current_inputs=tuple(v.name for v in current_inputs),
         records=tuple(model.rvs_to_values[rv].name for rv in records),
         width=len(coordinates),
+        is_conditional=is_conditional,
     )
 
 

@@ -72,7 +72,8 @@ def test_other_records_are_offered_proposals(kind):
         if kind == "no weights":
             pmp.Privatized("s", pm.Bernoulli("x", 0.3, shape=9), pmp.Laplace(scale=1.0), observed=4)
         else:
-            x = pm.Poisson("x", 3.0, shape=9) if kind == "many values" else pm.Normal("x", shape=9)
+            many = kind == "many values"
+            x = pm.Poisson("x", 3.0, shape=9) if many else pm.Gumbel("x", 0, 1, shape=9)
             local = {"observed": np.ones(9), "local": True}
             pmp.Privatized("s", x, pmp.Laplace(scale=1.0), **local)
     [database] = find_databases(model)

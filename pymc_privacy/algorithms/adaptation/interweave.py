@@ -27,6 +27,8 @@ MANY_RECORDS = 10_000
 STEPS_PER_SWEEP = 250
 MOST_STEPS = 200
 MARGINAL_STEPS = 8
+# Where a density costs more than to draw the records.
+INTEGRAL_STEPS = 2
 # A fresh draw of the records is often refused however near the parameters stay.
 REFRESH_SCALES = (0.3, 2.4)
 _FIRST_TRAJECTORY = 0.8
@@ -50,6 +52,8 @@ class Traits(NamedTuple):
     """1 / scale² of the noise; empty where nothing guides the moves with the records."""
     sums_out: bool = False
     """Whether densities are those of the parameters alone, records being summed out."""
+    integrates: bool = False
+    """Whether that takes an integral for each record."""
 
     @property
     def is_marginal(self) -> bool:
@@ -102,7 +106,7 @@ def default_centred_steps(traits: Traits) -> int:
     if not traits.has_gradient:
         return max(8, 3 * traits.size)
     if traits.is_marginal:
-        return MARGINAL_STEPS
+        return INTEGRAL_STEPS if traits.integrates else MARGINAL_STEPS
     return 4 if traits.has_statistics else 2
 
 
