@@ -175,8 +175,16 @@ class NoisyRecord(Distribution):
         """Make an unnamed release; a shape gives every user a record."""
         _check_mechanism(mechanism)
         ends = _checked_ends(lower, upper)
+        shapes = [np.shape(mechanism.scale), *map(np.shape, ends)]
+        shapes += [dist.type.shape, () if shape is None else np.atleast_1d(shape)]
+        lengths = {one[-1] for one in shapes if len(one) and one[-1] not in (None, 1)}
+        if len([one for one in lengths if isinstance(one, int | np.integer)]) > 1:
+            raise ReleaseError(
+                "Releases, scales and ends of intervals must be one for all records, or one for "
+                f"each; got shapes {', '.join(str(tuple(one)) for one in shapes)}."
+            )
         if shape is None:
-            shape = _common(dist.type.shape, np.shape(mechanism.scale), *map(np.shape, ends))
+            shape = _common(*shapes)
         record = change_dist_size(dist, shape) if shape is not None else dist
         bounded = any(np.isfinite(end).any() for end in ends)
         contributions = pt.clip(record, *ends) if bounded else record
