@@ -356,6 +356,13 @@ def test_records_that_something_else_is_known_of_are_not_summed_out():
     assert summed_out(model, find_databases(model)) is None
 
 
+def test_many_records_with_little_noise_are_imputed(monkeypatch):
+    monkeypatch.setattr(clipped_records, "many_records", 10)
+    wide, narrow = anew("laplace")[0], anew("laplace", write=lambda x: pt.clip(x, -30, 30))[0]
+    assert summed_out(wide, find_databases(wide)) is not None
+    assert summed_out(narrow, find_databases(narrow)) is None
+
+
 @pytest.mark.parametrize(
     "write",
     [lambda x: x, lambda x: pt.clip(x, np.linspace(-3, -1, 12), INF)],
