@@ -140,6 +140,26 @@ class Certifier:
         )
         return RecordTarget(database, program, noise, rows)
 
+    def swept_with(
+        self,
+        program: ParameterProgram,
+        databases: Sequence[Database],
+        compile_kwargs: dict | None,
+        shares: Sequence[float],
+    ) -> list[RecordTarget]:
+        """Return the targets of all databases, whose parameters move by a program."""
+        targets = [
+            self.record_target(database, compile_kwargs, share)
+            for database, share in zip(databases, shares, strict=True)
+        ]
+        # What moves without its records must leave them to draws that look at all that is known.
+        if program.sums_out and not all(target.program.is_conditional for target in targets):
+            raise CertificateError(
+                "Where records are summed out they must be drawn given all that is known of them; "
+                "what draws them so disagrees with the model."
+            )
+        return targets
+
     def start_chain(self) -> None:
         """Plan to compare everything once more, where the next chain comes to."""
         self._is_certified = False

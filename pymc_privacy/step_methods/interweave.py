@@ -11,7 +11,7 @@ from pymc_privacy.algorithms.adaptation.memo import Memo
 from pymc_privacy.algorithms.interweave import Info, State
 from pymc_privacy.certificate.base import Comparison
 from pymc_privacy.certificate.certifier import Certifier, a_step_away, after_tuning
-from pymc_privacy.errors import CertificateError, RecordError
+from pymc_privacy.errors import RecordError
 from pymc_privacy.model.database import find_databases, refuse_left_behind
 from pymc_privacy.model.group_effects import apart
 from pymc_privacy.model.marks import is_interwoven, is_record
@@ -140,19 +140,10 @@ class Interweave(Courier):
         )
         self._settings = Memo(adaptation.settings)
         self._moves: MovesByAddress | None = None
-        self.leaves_records = False
-        """Whether records that parameters do not depend on stay as they are: nobody stores them."""
+        self.leaves_records = False  # where nobody looks at them, and parameters move without
         steps = self._plan.noncentred_steps
         shares = [sweep_fraction or adaptation.default_fraction(d.size, steps) for d in databases]
-        self._targets = [
-            self._certifier.record_target(database, compile_kwargs, share)
-            for database, share in zip(databases, shares, strict=True)
-        ]
-        if self._program.sums_out and not all(t.program.is_conditional for t in self._targets):
-            raise CertificateError(
-                "Where records are summed out they must be drawn given all that is known of them; "
-                "what draws them so disagrees with the model."
-            )
+        self._targets = self._certifier.swept_with(self._program, databases, compile_kwargs, shares)
         self._fresh = FreshDatabases(model, self._program, self._targets)
         self._compile(model)
 
@@ -176,8 +167,8 @@ class Interweave(Courier):
         if self._program.size:
             info = self._move_parameters(point)
         by_group = self._effects.move(self.rng, point)
-        idle = self.leaves_records and self._program.integrates
-        infos = [] if idle else [sweep(self.rng, point, target) for target in self._targets]
+        swept = () if self.leaves_records and self._program.integrates else self._targets
+        infos = [sweep(self.rng, point, target) for target in swept]
         return sweep_statistics(infos) | {
             "interweave_centred_accept": info.centred_accept,
             "interweave_noncentred_accept": info.noncentred_accept,
