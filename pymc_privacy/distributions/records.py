@@ -23,6 +23,7 @@ from pymc_privacy._compat import (
 from pymc_privacy.arguments import integer, refusal, shown
 from pymc_privacy.errors import RecordError
 from pymc_privacy.model.marks import Parameter, Record, mark
+from pymc_privacy.model.prior_tail import reach_of_prior
 from pymc_privacy.model.sized_records import RecordsRV, is_sized, size_of
 from pymc_privacy.model.support import largest, support
 
@@ -44,7 +45,9 @@ class Records(Distribution):
         A discrete random variable of the model.
     capacity : int, optional
         More records than this are ruled out, as if the prior of the size ended here. By default
-        the upper bound of the size's prior; see `capacity_for` when it has none.
+        the upper bound of the size's prior; where a Poisson, negative binomial or geometric prior
+        of known parameters has none, twice what it exceeds with probability 1e-40. Else see
+        `capacity_for`.
     dims : str or sequence of str, optional
         The first names the rows.
 
@@ -208,14 +211,18 @@ def _check_capacity(name: str, capacity: Any, size: TensorVariable) -> int:
 
 
 def _capacity(name: str, size: TensorVariable, dims: Any, model: Model) -> int:
-    """Return the length of the rows' dimension, or the largest size that the prior allows."""
+    """Return the length of the rows' dimension, or how far the prior reaches."""
     if dims and dims[0] in model.dim_lengths:
         return int(model.dim_lengths[dims[0]].eval())
     bound = largest(size)
-    if bound is None:
+    if bound is not None:
+        return int(bound)
+    reach = reach_of_prior(size)
+    if reach is None:
         raise RecordError(
             f"The size prior of {name!r} has no upper bound that is known, so capacity= must say "
             "how many records to consider at most: enough that more are out of the question. "
             "pmp.capacity_for(release, mechanism) finds it from a noisy size; got no capacity."
         )
-    return int(bound)
+    # Twice as far, so that jumps from where the prior ends have room.
+    return 2 * reach

@@ -118,6 +118,29 @@ def test_the_prior_gives_the_capacity(prior, capacity):
     assert x.type.shape == (capacity,)
 
 
+@pytest.mark.parametrize(
+    ("prior", "law"),
+    [
+        (lambda: pm.Poisson("n", 0.01), stats.poisson(0.01)),
+        (lambda: pm.Poisson("n", 90), stats.poisson(90)),
+        (lambda: pm.Poisson("n", 4000), stats.poisson(4000)),
+        (lambda: pm.Geometric("n", 0.01), stats.geom(0.01)),
+        (lambda: pm.NegativeBinomial("n", mu=300, alpha=0.2), stats.nbinom(0.2, 0.2 / 300.2)),
+        (lambda: pm.NegativeBinomial("n", mu=300, alpha=5), stats.nbinom(5, 5 / 305)),
+        (lambda: pm.Truncated("n", pm.Poisson.dist(6), lower=1), stats.poisson(6)),
+    ],
+)
+def test_a_prior_without_an_end_gives_a_capacity_that_is_hardly_exceeded(prior, law):
+    with pm.Model():
+        x = pmp.Records("x", pm.Normal.dist(), size=prior())
+    capacity = x.type.shape[0] // 2
+    beyond = np.exp(law.logpmf(np.arange(capacity + 1, capacity + 200_000))).sum()
+    assert beyond <= 1e-40 * 1.01
+    # And of the right order: a twentieth less would be exceeded with more than that.
+    fewer = int(capacity * 0.95) - 1
+    assert np.exp(law.logpmf(np.arange(fewer, capacity + 1))).sum() > 1e-40
+
+
 def test_vectors_as_records():
     with pm.Model():
         n = pm.DiscreteUniform("n", 1, 6)
@@ -134,7 +157,11 @@ def refuse(message, build, error=RecordError):
 def test_bad_input():
     normal = pm.Normal.dist
     flat = pm.DiscreteUniform
-    refuse("no upper bound", lambda: pmp.Records("x", normal(), size=pm.Poisson("n", 5)))
+    refuse(
+        "no upper bound",
+        lambda: pmp.Records("x", normal(), size=pm.Poisson("n", pm.Gamma("rate", 1, 1))),
+    )
+    refuse("no upper bound", lambda: pmp.Records("x", normal(), size=pm.Geometric("n", 1e-7)))
     refuse("discrete random variable", lambda: pmp.Records("x", normal(), size=20))
     refuse("discrete random variable", lambda: pmp.Records("x", normal(), size=pm.Gamma("n", 1, 1)))
     refuse(

@@ -482,6 +482,36 @@ def _marked(graph):
     return graph
 
 
+@pytest.mark.slow
+def test_without_a_capacity_the_posterior_is_that_of_a_prior_without_an_end(request):
+    """The releases pull the size far into the tail of its prior."""
+    with pm.Model():
+        p = pm.Beta("p", 2, 2)
+        n = pm.Poisson("n", 30)
+        x = pmp.Records("x", pm.Bernoulli.dist(p), size=n)
+        pmp.Privatized("s", x, pmp.Laplace(scale=1.5), observed=20.0)
+        pmp.Privatized("n_dp", n, pmp.Laplace(scale=1.0), observed=90.0)
+        drawn = pmp.sample(
+            3000, tune=500, chains=2, cores=1, random_seed=seed_of(request), quiet=True,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    assert (drawn.sample_stats["birth_death_capacity_hits"] == 0).all()
+
+    def enumerated(most):
+        sizes = np.arange(most + 1)
+        prior = stats.poisson.logpmf(sizes, 30) + references.laplace(90.0 - sizes, 1.0)
+        return references.bernoulli_of_unknown_size(
+            [Release(references.laplace, 1.5, 20.0)], prior, prior=(2.0, 2.0)
+        )
+
+    sizes, chances = enumerated(400)
+    assert_law(drawn.posterior["n"].values, sizes)
+    assert_law(drawn.posterior["p"].values, chances)
+    cut_off, _ = enumerated(55)
+    with pytest.raises(AssertionError, match="z ="):
+        assert_law(drawn.posterior["n"].values, cut_off)
+
+
 def test_a_capacity_that_is_too_small_is_an_error(coin_model, coin_step, monkeypatch):
     pm.set_data({"s_data": 20.0, "n_dp_data": 55.0}, model=coin_model)
     options = {"chains": 1, "random_seed": 1, "progressbar": False, "quiet": True}
