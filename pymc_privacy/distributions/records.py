@@ -225,4 +225,4 @@ def _capacity(name: str, size: TensorVariable, dims: Any, model: Model) -> int:
             "pmp.capacity_for(release, mechanism) finds it from a noisy size; got no capacity."
         )
     # Twice as far, so that jumps from where the prior ends have room.
-    return 2 * reach
+    return max(1, 2 * reach)
