@@ -11,8 +11,11 @@ from scipy import stats
 from benchmarks import peers, unknown_size
 from benchmarks.papers import (
     awan_figure_1,
+    awan_lemma_a4,
     awan_lemma_a8,
     inputs,
+    ju_comparators,
+    ju_figure_1,
     ju_figure_2,
     ju_table_1,
     naive_bayes,
@@ -226,6 +229,48 @@ def test_every_figure_of_others_has_an_input_and_a_parameter_of_ours():
     assert all(peer.parameter in peers.INPUTS[peer.name].parameters for peer in peers.PEERS)
 
 
+# ---------------------------------------------------------------- Ju et al., Figure 1a, comparators
+
+
+def test_a_small_figure_1a(tmp_path, monkeypatch):
+    monkeypatch.setattr(ju_figure_1, "PICTURE", tmp_path / "picture.png")
+    chosen = options(tmp_path, replicates=3, epsilons=(0.1, 10.0), draws=300, tune=200, docs=True)
+    rows = ju_figure_1.study(chosen).run(progressbar=False)
+    text = ju_figure_1.table(rows, chosen)
+    assert "of 3 releases of one database" in text
+    assert "**Agrees**" in text
+    assert (tmp_path / "picture.png").stat().st_size > 5000
+    far = [row | {"mean": (np.array(row["mean"]) + 0.2).tolist()} for row in rows]
+    assert "**Differs**" in ju_figure_1.table(far, chosen)
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
+def test_samplers_beside_ours_are_compared_with_a_posterior_that_is_exact(scale, request):
+    released, p = 33.3, np.linspace(0, 1, 4001)
+    yes = np.arange(ju_comparators.SIZE + 1)
+    chance = stats.binom.pmf(yes, ju_comparators.SIZE, p[:, None])
+    w = chance @ np.exp(-abs(released - yes) / scale)
+    w[[0, -1]] /= 2  # the trapezoidal rule
+    w /= w.sum()
+    mean = w @ p
+    expected = mean, np.sqrt(w @ p**2 - mean**2)
+    assert ju_comparators.exact(released, scale) == pytest.approx(expected, rel=1e-5)
+    rng = np.random.default_rng(seed_of(request))
+    found, accepted = ju_comparators.exact_abc(rng, released, scale, 3000)
+    assert_mean(found, mean, what="exact ABC")
+    assert_mean((found - mean) ** 2, expected[1] ** 2, what="exact ABC, variance")
+    assert 0 < accepted < 1
+    gibbs = ju_comparators.bernstein_sheldon(rng, released, scale, 4000)
+    # Its Normal law of a sum of a hundred is no other law, but not the same.
+    assert gibbs.mean() == pytest.approx(mean, abs=0.5 * expected[1])
+
+
+def test_the_distance_of_noisy_sums_falls_and_of_others_does_not(monkeypatch):
+    assert "**Agrees**" in awan_lemma_a4.table()
+    monkeypatch.setattr(awan_lemma_a4, "local", awan_lemma_a4.central)
+    assert "**Differs**" in awan_lemma_a4.table()
+
+
 # ---------------------------------------------------------------- the page
 
 
@@ -247,7 +292,7 @@ def test_failed_replicates_are_told():
 def test_the_page_shows_all_epsilons_and_a_verdict_for_each_table():
     text = PAGE.read_text()
     assert re.search(r"\*\*agrees\*\* at epsilon_s", text)
-    for marker in ("ju table 1", "ju figure 2"):
+    for marker in ("ju table 1", "ju figure 1a", "ju figure 2"):
         [table] = re.findall(rf"<!-- {marker}: begin -->(.*?)<!-- {marker}: end -->", text, re.S)
         assert re.search(r"\*\*Agrees", table), marker
         for epsilon in ju_table_1.EPSILONS:

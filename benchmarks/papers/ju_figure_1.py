@@ -79,7 +79,7 @@ def draw(rows: list[Row]) -> None:
     axis.axhline(PRIOR_MEAN, color="#666666", lw=1, ls="--")
     axis.set_xticks(range(len(groups)), [f"{epsilon:g}" for epsilon in groups])
     axis.set(xlabel="epsilon", ylabel="posterior mean")
-    axis.legend(frameon=False, ncols=CLASSES)
+    figure.legend(loc="outside upper center", frameon=False, ncols=CLASSES, markerscale=3)
     figure.savefig(PICTURE, dpi=110)
     plt.close(figure)
 
