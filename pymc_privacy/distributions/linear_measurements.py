@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 from scipy import sparse
 
 from pymc_privacy._compat import (
+    INTERPRETED,
     Distribution,
     Model,
     TensorVariable,
@@ -35,6 +36,9 @@ from pymc_privacy.mechanisms.tails import LOG_CONCAVE
 from pymc_privacy.model.marks import is_record, mark
 from pymc_privacy.model.releases import check_release, release_numbers
 from pymc_privacy.model.support import support
+
+# Beyond it, not every total is a number that linear programs know.
+_LARGEST = 2**53
 
 
 class LinearMeasurements(Distribution):
@@ -135,6 +139,7 @@ class LinearMeasurements(Distribution):
         _check_mechanism(mechanism)
         table = _Table(model, counts)
         rows = table.rows(name, matrix, dims)
+        _check_dims(name, dims, rows.shape, model)
         values = _checked(name, observed, rows, mechanism)
         known = [
             _known(f"{name}_{what}", what, given, table, law)
@@ -191,8 +196,7 @@ class _Table:
     def rows(self, name: str, matrix: Any, dims: Any = None) -> Rows:
         """Return the totals that a user means."""
         if isinstance(matrix, Sum):
-            named = [dims] if isinstance(dims, str) else list(dims or ())
-            coords = [self.model.coords.get(dim) for dim in named]
+            coords = [self.model.coords.get(dim) for dim in _named(dims)]
             return matrix.rows(self.shape, self.names, coords)
         found = _as_matrix(name, matrix, math.prod(self.shape))
         return Rows(found, (found.shape[0],))
@@ -220,6 +224,36 @@ def _check_counts(name: str, counts: Any, model: Model) -> None:
             f"The counts behind {name!r} must not be records of a Privatized release, whose "
             f"sampler does not know their totals; got {counts.name!r}."
         )
+
+
+def _named(dims: Any) -> list[Any]:
+    """Return the names of the dims of a release."""
+    several = [dims] if isinstance(dims, str) else dims or ()
+    if not isinstance(several, list | tuple) or not all(
+        isinstance(dim, str | None) for dim in several
+    ):
+        raise refusal("dims", "the names of dims", dims, error=ReleaseError)
+    return list(several)
+
+
+def _check_dims(name: str, dims: Any, shape: tuple[int, ...], model: Model) -> None:
+    """Refuse dims that the totals do not have, which PyMC would find out after sampling."""
+    if dims is None:
+        return
+    named = _named(dims)
+    known = [dim is None or dim in model.dim_lengths for dim in named]
+    if len(named) != len(shape) or not all(known):
+        raise ReleaseError(
+            f"The dims of {name!r} must be dims of the model, one for each axis of its totals, "
+            f"which have shape {shape}; got {shown(dims)}."
+        )
+    for dim, length in zip(named, shape, strict=True):
+        own = length if dim is None else int(model.dim_lengths[dim].eval(mode=INTERPRETED))
+        if own != length:
+            raise ReleaseError(
+                f"The dims of {name!r} must have the lengths of its totals, which have shape "
+                f"{shape}; got {dim!r} of length {own}."
+            )
 
 
 def _check_mechanism(mechanism: Any) -> None:
@@ -254,6 +288,9 @@ def _known(
             matrix = rows.matrix[np.flatnonzero(there)]
             rows, values = Rows(matrix, (matrix.shape[0],)), values.ravel()[there]
     checked = _checked(name, values, rows, law).ravel()
+    if np.any(abs(checked) > _LARGEST):
+        wanted = f"integers of at most {_LARGEST} in size"
+        raise refusal(f"What is known in {name!r}", wanted, given[1], error=ReleaseError)
     rows = Rows(rows.matrix, (rows.matrix.shape[0],))
     return name, rows, checked.astype(np.int64), law
 

@@ -151,6 +151,7 @@ def test_a_law_that_may_be_negative_has_no_zeros_from_a_bound_above():
         ({"at_least": (pmp.Sum(over="race"), [1, 2, np.nan])}, "infinite where there is no bound"),
         ({"at_most": (pmp.Sum(over="race"), [1.5, 2, 3])}, "be integers"),
         ({"at_most": 5}, "at_most must be a pair"),
+        ({"at_least": (pmp.Sum(over="race"), [2**62, 5, 5])}, "of at most 9007199254740992"),
         ({"at_most": (pmp.Sum(over="race"), [-1, 2, 3])}, "which no counts have"),
         (
             {
@@ -212,6 +213,10 @@ def test_what_cannot_be_known_is_refused(known, message):
             lambda: table_sum(pmp.Sum(within={"tract": ["x", "y", "y"]}), dims=("county", "race")),
             "must be coordinates of the dim of the release",
         ),
+        (lambda: table_sum(pmp.Sum(over="tract"), dims="tract"), "got 'tract' of length 3"),
+        (lambda: table_sum(pmp.Sum(over="tract"), dims=("tract", "race")), "one for each axis"),
+        (lambda: table_sum(pmp.Sum(over="tract"), dims="nowhere"), "must be dims of the model"),
+        (lambda: table_sum(pmp.Sum(over="tract"), dims=5), "must be the names of dims"),
         (lambda: table_sum(pmp.Sum(over="tract"), observed=[1, 2, 3]), r"have shape \(2,\)"),
         (lambda: table_sum(pmp.Sum(over=()), observed=zeros(2, 3)), r"must have shape \(3, 2\)"),
     ],
