@@ -21,7 +21,7 @@ import numpy as np
 DEGREES_OF_FREEDOM = 5.0
 # What a parabola may say is no wider, and no further away, than so many prior widths.
 _WIDEST, _FURTHEST = 2.0, 10.0
-_ROUNDS = 2
+_ROUNDS, _HEAVY_ROUNDS = 2, 4
 
 Densities = Callable[[np.ndarray], np.ndarray]
 """From effects (g) to the log density of each group."""
@@ -54,19 +54,26 @@ def parabolas(log_density: Densities, prior: Law) -> Law:
 
 
 def linear(
-    misfit: Callable[[np.ndarray], np.ndarray], noise_precision: np.ndarray, prior: Law
+    misfit: Callable[[np.ndarray], np.ndarray],
+    noise_precision: np.ndarray,
+    prior: Law,
+    *,
+    heavy: bool = False,
 ) -> Law:
     """Return the law that follows if statistics were linear and their noise Normal.
 
-    ``misfit`` returns the statistics less the releases, a row (d) for each group.
+    ``misfit`` returns the statistics less the releases, a row (d) for each group. With ``heavy``,
+    a release pulls no more from far away than from one scale of its noise, as Laplace noise does.
     """
     law = prior
-    for _ in range(_ROUNDS):
+    for _ in range(_HEAVY_ROUNDS if heavy else _ROUNDS):
         here, there = misfit(law.centre), misfit(law.centre + law.width)
         with np.errstate(all="ignore"):
-            slopes = (there - here) / law.width[:, None]
-            pull = (slopes * noise_precision * here).sum(axis=1)
-            curvature = (slopes**2 * noise_precision).sum(axis=1) + prior.width**-2
+            slopes, weight = (there - here) / law.width[:, None], noise_precision
+            if heavy:
+                weight = weight / np.maximum(1.0, np.abs(here) * np.sqrt(weight))
+            pull = (slopes * weight * here).sum(axis=1)
+            curvature = (slopes**2 * weight).sum(axis=1) + prior.width**-2
             slope = -pull - (law.centre - prior.centre) / prior.width**2
         law = _newton(law, slope, curvature, prior)
     return law

@@ -217,18 +217,17 @@ class EffectTarget:
             return centred
         u = [np.array(p) for p in self._functions["base"](rng, q.ravel(), *held, *records)]
         misfit = self._function("released", q, k, *held, *u)
-        law = algorithm.linear(misfit, self._noise_precision, prior)
+        density = self._function("given_base", q, k, *held, *u)
         again = self._functions["forward"](q.ravel(), *held, *u)
-        moved, noncentred = algorithm.move(
-            rng,
-            q[k],
-            self._function("given_base", q, k, *held, *u),
-            law,
-            leaps=len(STEPS),
-            steps=STEPS,
-            # The density given u is that of these records only if u stands for them.
-            movable=self._groups_where(_came_back(records, again)),
-        )
+        # The density given u is that of these records only if u stands for them.
+        movable = self._groups_where(_came_back(records, again))
+        moved, noncentred = q[k], 0.0
+        for heavy, steps in ((False, STEPS[:2]), (True, STEPS[2:])):
+            law = algorithm.linear(misfit, self._noise_precision, prior, heavy=heavy)
+            moved, accept = algorithm.move(
+                rng, moved, density, law, leaps=len(steps), steps=steps, movable=movable
+            )
+            noncentred += 0.5 * accept
         before, q[k] = q[k].copy(), moved
         carried = [np.array(part) for part in self._functions["forward"](q.ravel(), *held, *u)]
         # A density need not see a record that is no number.

@@ -56,20 +56,30 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("how", ["parabolas", "linear"])
+@pytest.mark.parametrize("how", ["parabolas", "linear", "heavy"])
 @pytest.mark.parametrize("from_far_away", [False, True])
 def test_moves_lead_to_the_law_and_leave_it(how, from_far_away, rng):
     exact = Kinked()
     if how == "parabolas":
         law = group_effects.parabolas(exact.log_density, exact.prior)
     else:
-        law = group_effects.linear(exact.misfit, np.full((GROUPS, 1), 1.5**-2), exact.prior)
+        precision = np.full((GROUPS, 1), 1.5**-2)
+        law = group_effects.linear(exact.misfit, precision, exact.prior, heavy=how == "heavy")
     t = np.full(GROUPS, 9.0) if from_far_away else exact.draw(rng)
     for _ in range(30 if from_far_away else 2):
         t, accept = group_effects.move(rng, t, exact.log_density, law, leaps=2, steps=(1.0, 0.25))
     assert 0.1 < accept < 1
     for name, of in MOMENTS.items():
         assert_mean(of(t), exact.mean(of), what=name)
+
+
+def test_a_release_that_is_far_away_pulls_as_laplace_noise_does():
+    """With slope 3 and scale 1.5, the mode is 2 prior variances of 1 away, not at the release."""
+    prior = Law(np.zeros(1), np.ones(1))
+    law = group_effects.linear(
+        lambda t: (3 * t - 300.0)[:, None], np.full((1, 1), 1.5**-2), prior, heavy=True
+    )
+    assert law.centre[0] == pytest.approx(2.0, abs=0.05)
 
 
 def test_leaps_without_their_ratio_are_caught(rng, monkeypatch):
