@@ -224,8 +224,8 @@ def _noncentred(
         yield log_density_change(what, before, after, names, found[1] - found[0], more)
         yield from same_records(program, q, held, u, x, label)
         # Where base variates have no density, records are no numbers, and no move may go.
-        if math.isfinite(moved_weight):
-            yield from _misfit(program, databases, reference, there | moved, (r, *held, *u), label)
+        to, at = (there | moved, r) if math.isfinite(moved_weight) else (here, q)
+        yield from _misfit(program, databases, reference, to, (at, *held, *u), label)
         if not is_weighted and sum(a.size for a in x) <= MANY_VALUES:
             for database in databases:
                 moves = _moves_of(program, database, carried, held, u)
