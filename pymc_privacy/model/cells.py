@@ -78,7 +78,7 @@ class Cells:
         """Return the cell of each record."""
         cells = np.zeros(len(values[0]), dtype=np.int64)
         for value, low, width in zip(values, self.lows, self.widths, strict=True):
-            for column in value.reshape(len(value), -1).T:
+            for column in value.reshape(len(value), math.prod(value.shape[1:])).T:
                 cells *= width
                 cells += column.astype(np.int64) - low
         return cells

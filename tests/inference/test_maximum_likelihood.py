@@ -201,6 +201,17 @@ def test_what_a_release_does_not_identify_is_said(request):
     assert "do not identify" in repr(fit)
 
 
+def test_there_may_be_no_record_at_all(request):
+    with pm.Model() as model:
+        p = pm.Beta("p", 1, 1)
+        n = pm.Poisson("n", 3.0)
+        x = pmp.Records("x", pm.Bernoulli.dist(p), size=n, capacity=40)
+        pmp.Privatized("s", x, pmp.Laplace(scale=1.0), observed=-4.0)
+    fit = fitted(model, seed_of(request), starts=2)
+    assert fit.at_boundary == ("p",)
+    assert fit.log_likelihood == pytest.approx(float(laplace(4.0, 1.0)), abs=0.01)
+
+
 def test_a_size_that_is_all_but_known_is_as_good_as_known(request):
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, 3)
