@@ -224,7 +224,9 @@ def finite_rows(records: Sequence[np.ndarray]) -> np.ndarray:
     finite = [np.isfinite(variable) for variable in records]
     if all(variable.all() for variable in finite):
         return np.ones(len(records[0]), dtype=np.bool_)
-    return np.logical_and.reduce([v.reshape(len(v), math.prod(v.shape[1:])).all(axis=1) for v in finite])
+    return np.logical_and.reduce(
+        [v.reshape(len(v), math.prod(v.shape[1:])).all(axis=1) for v in finite]
+    )
 
 
 def never_without_numbers(ratio: np.ndarray | None, finite: np.ndarray) -> np.ndarray | None:
