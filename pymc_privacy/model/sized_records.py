@@ -59,6 +59,13 @@ def _records_are_not_transformed(op: RecordsRV, rv: TensorVariable) -> None:
 class ExistingRows(OpFromGraph):
     """Contributions of the records that exist, and zeros below them."""
 
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[TensorVariable]:
+        """Return no slope where contributions are whole numbers, which do not move smoothly."""
+        rows, number = inputs
+        if np.dtype(rows.dtype).kind == "f":
+            return super().pullback(inputs, outputs, cotangents)
+        return [pt.zeros_like(rows, dtype="floatX"), pt.zeros_like(number, dtype="floatX")]
+
 
 def existing_rows(contributions: TensorVariable, size: TensorVariable) -> TensorVariable:
     """Set to zero what rows contribute that do not exist."""

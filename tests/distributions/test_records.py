@@ -57,6 +57,19 @@ def test_no_transform_and_no_gradient_of_rows_that_do_not_exist(model):
     assert np.all(slopes[5:] == 0)
 
 
+def test_whole_contributions_of_real_records_have_no_slope():
+    with pm.Model() as counted:
+        mu = pm.Normal("mu")
+        n = pm.DiscreteUniform("n", 0, 6)
+        x = pmp.Records("x", pm.Normal.dist(mu, 1), size=n)
+        pmp.Privatized("s", (x > 0).astype("int64"), pmp.DiscreteLaplace(scale=2.0), observed=3)
+    point = counted.initial_point(random_seed=1) | {"n": np.asarray(4)}
+    slopes = counted.compile_dlogp([counted["mu"], counted["x"]])(point)
+    offsets = point["x"][:4] - point["mu"]
+    expected = [offsets.sum() - point["mu"], *-offsets, 0, 0]
+    np.testing.assert_allclose(slopes, expected, atol=1e-12)
+
+
 @pytest.mark.parametrize("size", [0, 3, CAPACITY])
 def test_the_model_of_exact_length_has_the_same_densities(model, size):
     twin = with_exact_length(model)
