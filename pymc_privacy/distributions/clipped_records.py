@@ -21,6 +21,8 @@ from pymc_privacy._compat import (
     NormalRV,
     Op,
     RandomVariable,
+    ScalarMaximum,
+    ScalarMinimum,
     TensorVariable,
     Variable,
     ancestors,
@@ -60,9 +62,15 @@ def clipped_record(contributions: TensorVariable) -> Clipped | None:
     """
     node, ends = contributions.owner, (pt.constant(-np.inf), pt.constant(np.inf))
     record = contributions
-    if node is not None and _is_clip(node.op):
+    if node is not None and _is(Clip, node.op):
         record, *found = node.inputs
-        ends = (found[0], found[1])
+        # PyMC puts the record itself for an end that there is not.
+        low, high = (none if end is record else end for end, none in zip(found, ends, strict=True))
+        ends = (low, high)
+    # As which PyTensor writes an interval with one end.
+    elif node is not None and _is((ScalarMaximum, ScalarMinimum), node.op):
+        record, end = node.inputs if _is_drawn(node.inputs[0]) else node.inputs[::-1]
+        ends = (end, ends[1]) if _is(ScalarMaximum, node.op) else (ends[0], end)
     node = record.owner
     if node is None or not isinstance(node.op, RandomVariable) or record.ndim != 1:
         return None
@@ -73,8 +81,12 @@ def clipped_record(contributions: TensorVariable) -> Clipped | None:
     return Clipped(record, *(_as_rows(end) for end in ends))
 
 
-def _is_clip(op: Any) -> bool:
-    return isinstance(op, Elemwise) and isinstance(op.scalar_op, Clip)
+def _is(kind: Any, op: Any) -> bool:
+    return isinstance(op, Elemwise) and isinstance(op.scalar_op, kind)
+
+
+def _is_drawn(variable: Variable) -> bool:
+    return variable.owner is not None and isinstance(variable.owner.op, RandomVariable)
 
 
 def _as_rows(end: TensorVariable) -> TensorVariable:

@@ -416,6 +416,18 @@ def test_it_is_a_distribution_like_others():
     assert pm.draw(model["y"], random_seed=1).tolist() != y.tolist()
 
 
+@pytest.mark.parametrize("ends", [{"lower": -1.0}, {"upper": 0.5}])
+@each_noise
+def test_intervals_with_one_end(noise, ends):
+    y = np.array([-3.0, 0.2, 4.0])
+    with pm.Model() as model:
+        given = NOISES[noise](scale=0.8)
+        pmp.NoisyRecord("y", pm.Normal.dist(0.1, 1.3), given, observed=y, **ends)
+    both = {"lower": -INF, "upper": INF} | ends
+    wanted = sum(by_quad(noise, one, *both.values(), 0.8, 0.1, 1.3) for one in y)
+    assert model.compile_logp()({}) == pytest.approx(wanted, abs=1e-9)
+
+
 LAW = pm.Normal.dist(0.0, 1.0)
 REFUSED = {
     "a law of counts": ({"dist": pm.Poisson.dist(3.0)}, RecordError),
