@@ -75,10 +75,7 @@ class Mechanism(ABC):
         if not np.all(np.isfinite(release)):
             return "be finite"
         if self.discrete and np.any(release != np.rint(release)):
-            return (
-                f"be integers, because {type(self).__name__} adds integer noise to an integer "
-                "statistic"
-            )
+            return f"be integers, because {type(self).__name__} makes integers of integers"
         return None
 
 

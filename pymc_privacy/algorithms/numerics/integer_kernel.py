@@ -377,9 +377,10 @@ def some_table(
     if counts is not None and bounded is not None and bounded.matrix.shape[0]:
         counts = _within(whole, totals, lower, upper, bounded, counts)
     if counts is None or np.any(whole @ counts != totals):
+        got = f"totals {np.asarray(totals)}" if np.size(totals) else "bounds"
         raise ReleaseError(
-            "The exact totals must be those of some counts that their law allows, as a rule >= 0, "
-            f"within all bounds; got {np.asarray(totals)}, which no counts have."
+            "Exact totals and bounds must be those of some counts that their law allows, as a rule "
+            f">= 0, with all totals within all bounds; got {got}, which no counts have."
         )
     return counts
 
