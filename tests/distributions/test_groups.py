@@ -264,7 +264,7 @@ def with_bits(**kwargs):
         0,
         [],
         {"a": 1},
-        object(),
+        ...,
     ],
     ids=str,
 )
