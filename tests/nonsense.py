@@ -100,6 +100,8 @@ def hashable(values):
 WRONG = {
     "positive": [*NO_NUMBER, 0, -1, -0.0, -1e-300],
     "real": NO_NUMBER,
+    # An interval may be open at an end.
+    "end": [n for n in NO_NUMBER if not (type(n) is float and math.isinf(n))],
     "least_zero": [*NO_NUMBER, -1, -1e-300],
     "probability": [*NO_NUMBER, 0, 1, 95, -0.5],
     "delta": [*NO_NUMBER, 1, 1.5, -1e-9],

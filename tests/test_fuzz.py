@@ -1000,7 +1000,7 @@ def cases(folder):
                 },
                 model,
                 by="vector?",
-                observed="observed",
+                observed="observed?",
             ),
         ],
         "Records": [
@@ -1044,8 +1044,8 @@ def cases(folder):
                 name="name",
                 dist="object",
                 mechanism="mechanism",
-                lower="real",
-                upper="real",
+                lower="end",
+                upper="end",
                 observed="observed?",
             )
         ],

@@ -34,10 +34,15 @@ class Law(NamedTuple):
     width: np.ndarray
 
 
-class Moved(NamedTuple):
-    """Effects after some moves, and the fraction of leaps that were accepted."""
+class State(NamedTuple):
+    """One effect for each group."""
 
     effects: np.ndarray
+
+
+class Info(NamedTuple):
+    """The fraction of leaps that were accepted."""
+
     accept: float
 
 
@@ -94,23 +99,22 @@ def _log_student(t: np.ndarray) -> np.ndarray:
     return -0.5 * (DEGREES_OF_FREEDOM + 1) * np.log1p(t**2 / DEGREES_OF_FREEDOM)
 
 
-def move(
+def step(
     rng: np.random.Generator,
-    effects: np.ndarray,
+    state: State,
+    *,
     log_density: Densities,
     law: Law,
-    *,
     leaps: int,
     steps: tuple[float, ...] = (),
     movable: np.ndarray | bool = True,
-) -> Moved:
+) -> tuple[State, Info]:
     """Offer leaps to all groups, and after each of them a step of one of the lengths.
 
     Parameters
     ----------
     rng
-    effects
-        One for each group.
+    state
     log_density
     law
         Must have been found without looking at the effects.
@@ -121,6 +125,7 @@ def move(
     movable
         Groups that may move; which these are may not depend on the effects.
     """
+    effects = state.effects
     now, accepted = _number_or_never(log_density(effects)), 0.0
     for k in range(leaps):
         leap = law.centre + law.width * rng.standard_t(DEGREES_OF_FREEDOM, effects.size)
@@ -129,9 +134,9 @@ def move(
         effects, now, share = _offered(rng, effects, now, leap, log_density, ratio, movable)
         accepted += share / leaps
         if k < len(steps):
-            step = effects + steps[k] * law.width * rng.standard_normal(effects.size)
-            effects, now, _ = _offered(rng, effects, now, step, log_density, 0.0, movable)
-    return Moved(effects, accepted)
+            near = effects + steps[k] * law.width * rng.standard_normal(effects.size)
+            effects, now, _ = _offered(rng, effects, now, near, log_density, 0.0, movable)
+    return State(effects), Info(accepted)
 
 
 def _offered(

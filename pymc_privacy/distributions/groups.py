@@ -11,6 +11,7 @@ from pymc_privacy.arguments import integers, shown
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
 from pymc_privacy.mechanisms import AdditiveMechanism, Mechanism, PostProcessed
 from pymc_privacy.model.locality import number_of_rows
+from pymc_privacy.model.releases import release_numbers
 from pymc_privacy.model.sized_records import is_sized
 
 
@@ -59,8 +60,8 @@ def number_of_groups(
     """Return how many groups there are: of some there may be no record."""
     named = [dims] if isinstance(dims, str) else list(dims or ())
     groups = int(group.max(initial=0)) + 1
-    shape = np.shape(observed) if not isinstance(observed, Variable) else observed.type.shape
-    known = shape[0] if observed is not None and len(shape) == contributions.ndim else None
+    shape = () if observed is None else release_numbers(name, observed).shape
+    known = shape[0] if len(shape) == contributions.ndim else None
     if known is None and named and named[0] in model.coords and model.coords[named[0]] is not None:
         known = len(model.coords[named[0]])
     if known is None:

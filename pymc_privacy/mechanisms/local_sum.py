@@ -96,7 +96,7 @@ class LocalSum(Mechanism):
     ...     x = pmp.Records("x", pm.Bernoulli.dist(p), size=n)
     ...     total = pmp.Privatized("total", noise.contributions(x), noise, observed=41.3)
     >>> print(noise.guarantee)
-    1-DP (pure), neighbours: replace_one, unit: one record
+    1-DP (pure), neighbours: replace one record, unit: one record
     """
 
     discrete: ClassVar[bool] = False

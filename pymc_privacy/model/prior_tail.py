@@ -41,7 +41,7 @@ def reach_of_prior(size: TensorVariable) -> int | None:
     --------
     >>> import pymc as pm
     >>> reach_of_prior(pm.Poisson.dist(5.0)), reach_of_prior(pm.DiscreteUniform.dist(0, 3))
-    (69, None)
+    (58, None)
     """
     if not _is_known(size):
         return None

@@ -161,7 +161,7 @@ def size_matters(model: Model | None = None, *, size: int | None = None) -> Size
     ...     n_dp = pmp.Privatized("n_dp", n, pmp.Laplace(scale=0.2), observed=1000.0)
     >>> found = pmp.size_matters(model)
     >>> found.rate, round(found.ratio, 4), round(found.gap.bound, 4)
-    ('sqrt(n)', 0.0026, 0.0062)
+    ('sqrt(n)', 0.0037, 0.0062)
     """
     model = modelcontext(model)
     sizes = {size_of(rv) for rv in model.free_RVs if is_record(rv) and is_sized(rv)}

@@ -212,7 +212,10 @@ class EffectTarget:
         records = [point[name] for name in self.program.records]
         density = self._function("given_records", q, k, *held, *records)
         law = algorithm.parabolas(density, prior)
-        q[k], centred = algorithm.move(rng, q[k], density, law, leaps=LEAPS_GIVEN_RECORDS)
+        state, info = algorithm.step(
+            rng, algorithm.State(q[k]), log_density=density, law=law, leaps=LEAPS_GIVEN_RECORDS
+        )
+        q[k], centred = state.effects, info.accept
         if "given_base" not in self._functions:
             return centred
         u = [np.array(p) for p in self._functions["base"](rng, q.ravel(), *held, *records)]
@@ -221,14 +224,15 @@ class EffectTarget:
         again = self._functions["forward"](q.ravel(), *held, *u)
         # The density given u is that of these records only if u stands for them.
         movable = self._groups_where(_came_back(records, again))
-        moved, noncentred = q[k], 0.0
+        state, noncentred = algorithm.State(q[k]), 0.0
+        offer = {"log_density": density, "movable": movable}
         for heavy, steps in ((False, STEPS[:2]), (True, STEPS[2:])):
             law = algorithm.linear(misfit, self._noise_precision, prior, heavy=heavy)
-            moved, accept = algorithm.move(
-                rng, moved, density, law, leaps=len(steps), steps=steps, movable=movable
+            state, info = algorithm.step(
+                rng, state, law=law, leaps=len(steps), steps=steps, **offer
             )
-            noncentred += 0.5 * accept
-        before, q[k] = q[k].copy(), moved
+            noncentred += 0.5 * info.accept
+        before, q[k] = q[k].copy(), state.effects
         carried = [np.array(part) for part in self._functions["forward"](q.ravel(), *held, *u)]
         # A density need not see a record that is no number.
         taken = (q[k] != before) & self._groups_where(_are_numbers(carried))

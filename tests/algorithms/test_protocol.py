@@ -24,6 +24,7 @@ from pymc_privacy.algorithms import (
     adaptation,
     birth_death,
     count_states,
+    group_effects,
     ibis,
     interweave,
     lattice_walk,
@@ -268,6 +269,19 @@ def of_particles():
     )
 
 
+def of_effects():
+    def density(effects):
+        return -0.5 * (effects - 1.0) ** 2
+
+    law = group_effects.Law(np.ones(3), np.ones(3))
+    options = {"log_density": density, "law": law, "leaps": 2, "steps": (1.0,)}
+    return Kernel(
+        group_effects,
+        group_effects.State(np.zeros(3)),
+        lambda rng, state: group_effects.step(rng, state, **options),
+    )
+
+
 KERNELS = {
     "interweave": lambda: of_moves(interweave, CARRIED, noise_precision=np.empty(0)),
     "interweave by leaps": lambda: of_moves(leaps, CARRIED),
@@ -279,6 +293,7 @@ KERNELS = {
     "lattice_walk carried": of_carried_tables,
     "ibis": of_particles,
     "refresh": of_fresh_databases,
+    "group_effects": of_effects,
 }
 
 
@@ -327,9 +342,9 @@ def test_the_same_generator_makes_the_same_step_and_another_one_another(kernel):
 def test_tuning_learns_from_the_info_and_leaves_what_it_knew(kernel):
     state, info = kernel.step(np.random.default_rng(1), copy.deepcopy(kernel.state))
     if kernel.learn is None:
-        # Proposals are those of the data model, or of the particles themselves; or what is known
-        # grows with every offer, and has no form to keep.
-        assert kernel.module in (record_sweep, ibis, refreshing)
+        # Proposals are those of the data model, or of the particles themselves, or found anew in
+        # every step; or what is known grows with every offer, and has no form to keep.
+        assert kernel.module in (record_sweep, ibis, group_effects, refreshing)
         return
     before = copy.deepcopy(kernel.learnt)
     learnt, again = (kernel.learn(kernel.learnt, state, info) for _ in range(2))
