@@ -31,11 +31,12 @@ SIZE, PARTS, EPSILON = 20, 2, 2.0
 THRESHOLDS = (0.01, 0.1)
 TUNE, DRAWS, EVERY = 100, 150, 10
 LEAST_P = 1e-3
+TOO_SMALL = 4
 KINDS = {
     "fixed": "fixed threshold",
-    "fixed, twin": "the same, twin: noise of half the scale",
+    "fixed, twin": "the same, twin: noise of a quarter of the scale",
     "chosen": "chosen threshold, counts and logarithms",
-    "chosen, twin": "the same, twin: without the counts",
+    "chosen, twin": "the same, twin: noise of a quarter of the scale",
 }
 
 
@@ -60,18 +61,24 @@ class _Fit:
         with pm.Model() as model:
             alpha = pm.Gamma("alpha", 1, 0.1, shape=PARTS)
             x = pm.Dirichlet("x", alpha, shape=(SIZE, PARTS))
-            if kind == "fixed, twin":
-                noise = pmp.Laplace(scale=first.logs.scale / 2)
-                logs = pmp.log_shares(x, first.threshold)
-                pmp.Privatized("day", logs, noise, observed=first.logs.value)
-            elif kind == "chosen, twin":
-                logs = pmp.log_shares(x, first.threshold)
-                pmp.Privatized("day", logs, first.logs.mechanism, observed=first.logs.value)
+            if kind.endswith("twin"):
+                self._wrong(x, first)
             else:
                 pmp.PrivatizedComposition("day", x, first)
         self.model, self.data = with_settable_data(model)
         with self.model:
             self.step = pmp.Interweave()
+
+    @staticmethod
+    def _wrong(x: Any, first: Any) -> None:
+        """Write the releases of a composition as if less noise had been added to them."""
+        noise = pmp.Laplace(scale=first.logs.scale / TOO_SMALL)
+        logs = pmp.log_shares(x, first.threshold)
+        pmp.Privatized("day", logs, noise, observed=first.logs.value)
+        if first.counts is not None:
+            bins = pmp.smallest_share_bins(x, THRESHOLDS)
+            noise = pmp.DiscreteLaplace(scale=first.counts.scale / TOO_SMALL)
+            pmp.Privatized("day_counts", bins, noise, observed=first.counts.value)
 
     def ranks(self, rng: np.random.Generator, release: Any, truth: np.ndarray) -> np.ndarray:
         """Return the rank of each parameter among draws given another release."""
