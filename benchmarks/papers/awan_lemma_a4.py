@@ -9,7 +9,6 @@ and variance is an integral of one dimension.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import math
 from collections.abc import Callable
@@ -18,7 +17,7 @@ import numpy as np
 from scipy.stats import binom, norm
 
 import pymc_privacy as pmp
-from benchmarks.papers.pages import markdown, write
+from benchmarks.papers.pages import exact_command, markdown
 
 SIZES = (1, 2, 4, 10, 100, 1000)
 P = 0.3
@@ -76,9 +75,4 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--docs", action="store_true", help="write the table into the docs too")
-    chosen = parser.parse_args()
-    print(table())
-    if chosen.docs:
-        write("awan lemma a4", table())
+    exact_command(__doc__.splitlines()[0], table, "awan lemma a4")

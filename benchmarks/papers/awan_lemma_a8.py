@@ -5,13 +5,12 @@ A few seconds: nothing is random.
 
 from __future__ import annotations
 
-import argparse
 import math
 
 from scipy.stats import norm
 
 import pymc_privacy as pmp
-from benchmarks.papers.pages import markdown, write
+from benchmarks.papers.pages import exact_command, markdown
 from pymc_privacy.accounting import Guarantee
 
 
@@ -55,9 +54,4 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--docs", action="store_true", help="write the table into the docs too")
-    chosen = parser.parse_args()
-    print(table())
-    if chosen.docs:
-        write("awan lemma a8", table())
+    exact_command(__doc__.splitlines()[0], table, "awan lemma a8")

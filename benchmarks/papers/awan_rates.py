@@ -11,7 +11,6 @@ to each other, since those of different numbers lie on different lattices: Lemma
 
 from __future__ import annotations
 
-import argparse
 import math
 
 import numpy as np
@@ -19,7 +18,7 @@ from scipy.integrate import cumulative_trapezoid
 from scipy.signal import lfilter
 from scipy.stats import binom
 
-from benchmarks.papers.pages import markdown, write
+from benchmarks.papers.pages import exact_command, markdown
 
 P = 0.3
 POWERS = (0.25, 0.5, 0.75)
@@ -104,10 +103,4 @@ def table(sizes: tuple[int, ...] = SIZES) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--docs", action="store_true", help="write the table into the docs too")
-    chosen = parser.parse_args()
-    text = table()
-    print(text)
-    if chosen.docs:
-        write("awan rates", text)
+    exact_command(__doc__.splitlines()[0], table, "awan rates")

@@ -89,3 +89,14 @@ def command(
     print(text)
     if chosen.docs:
         write(marker, text, page)
+
+
+def exact_command(description: str, table: Callable[[], str], marker: str) -> None:
+    """Print a table that needs no study, and write it into the docs if that is asked for."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--docs", action="store_true", help="write the table into the docs too")
+    chosen = parser.parse_args()
+    text = table()
+    print(text)
+    if chosen.docs:
+        write(marker, text)
