@@ -237,7 +237,9 @@ class Problem(ABC):
             sizes = [point[self.twin.rvs_to_values[n].name] for n in self._kept_sizes]
         parts = self.target.program.unflatten(np.asarray(q, float))
         names = [self.twin.rvs_to_values[rv].name for rv in parameters_of(self.twin)]
-        found = self._simulator(rng, *(parts[name] for name in names), *sizes)
+        # What is compiled without in-place updates leaves its generator where it was.
+        [child] = rng.spawn(1)
+        found = self._simulator(child, *(parts[name] for name in names), *sizes)
         return {
             rv.name: np.array(value)
             for rv, value in zip(self.twin.observed_RVs, found, strict=True)

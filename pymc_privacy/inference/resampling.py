@@ -20,7 +20,7 @@ from pymc_privacy.results import labelled_draws
 from pymc_privacy.studies import Study
 
 # A refit is as near to its maximum as its own sampling error makes worthwhile.
-NEAR_STEPS, CHECK_SWEEPS, TOLERANCE, MOST_SWEEPS = 40, 50, 0.3, 3000
+NEAR_STEPS, CHECK_SWEEPS, TOLERANCE, MOST_SWEEPS = 20, 50, 0.3, 3000
 
 
 class _Worker:
