@@ -74,13 +74,16 @@ def command(
     parser.add_argument("--workers", type=int, default=1, help="processes; 1 is this one")
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--docs", action="store_true", help="write the table into the docs too")
+    parser.add_argument("--stored", action="store_true", help="run nothing: what is there")
     for name, default in options.items():
         many = {"nargs": "+"} if isinstance(default, tuple) else {}
         kind = type(default[0]) if isinstance(default, tuple) else type(default)
         parser.add_argument(f"--{name}", type=kind, default=default, **many)
     chosen = parser.parse_args()
     experiment = study(chosen)
-    if chosen.workers > 1:
+    if chosen.stored:
+        rows = experiment.rows()
+    elif chosen.workers > 1:
         with ProcessPoolExecutor(chosen.workers) as executor:
             rows = experiment.run(executor)
     else:

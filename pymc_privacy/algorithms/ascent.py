@@ -388,6 +388,35 @@ def _are_close(a: np.ndarray, b: np.ndarray, settings: Settings, most: float | n
     return bool(np.all(np.abs(a - b) < most * settings.scale))
 
 
+def together[T](items: Sequence[T], are_one: Callable[[T, T], bool]) -> list[int]:
+    """Return the number of the place of each item: that of the first one which it is one with.
+
+    Examples
+    --------
+    >>> together([1.0, 5.0, 1.2], lambda a, b: abs(a - b) < 0.5)
+    [0, 1, 0]
+    """
+    firsts: list[T] = []
+    places = []
+    for item in items:
+        found = next((k for k, first in enumerate(firsts) if are_one(item, first)), len(firsts))
+        if found == len(firsts):
+            firsts.append(item)
+        places.append(found)
+    return places
+
+
+def nearest(ends: Sequence[Ending], places: Sequence[int]) -> list[Ending]:
+    """Return the end of each place that is the nearest to its maximum."""
+    return [
+        min(
+            (end for end, own in zip(ends, places, strict=True) if own == place),
+            key=lambda end: end.distance,
+        )
+        for place in range(1 + max(places, default=-1))
+    ]
+
+
 def weak(information: Information, settings: Settings) -> np.ndarray:
     """Return the coordinates, among those that move, of which next to nothing is known."""
     here = metric(information, settings)

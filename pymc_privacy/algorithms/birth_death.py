@@ -357,13 +357,14 @@ def balance(
     contributions: np.ndarray,
     fresh: np.ndarray,
     *,
+    dying: np.ndarray,
     noise: Noise,
     log_size: np.ndarray,
 ) -> np.ndarray:
     """Return what one birth or death is expected to add to some functions of the database.
 
-    Born is any of the fresh records, and any of the others dies, with chances r / (1 + r) of the
-    ratio r of the two densities. Both ways are then in balance, so that the mean of what is
+    Born is any of the fresh records, and any of those that may dies, with chances r / (1 + r) of
+    the ratio r of the two densities. Both ways are then in balance, so that the mean of what is
     added, given the releases, is zero. The functions are n, n² / 2, and each total.
 
     Parameters
@@ -372,6 +373,8 @@ def balance(
         Of the current records, shape (d, n).
     fresh
         Of draws that nobody has looked at, shape (d, any number).
+    dying
+        Of some of the current records, chosen without looking at any, or of all of them.
     noise
         The releases and their laws.
     log_size
@@ -382,7 +385,9 @@ def balance(
         noise.offsets,
         noise.release,
         noise.parameters,
-        contributions,
+        contributions.sum(axis=1),
+        contributions.shape[1],
+        np.ascontiguousarray(dying),
         np.ascontiguousarray(fresh),
         log_size,
         added,
@@ -395,14 +400,12 @@ def _compile_balance(laws: tuple[ReleaseLaw | JointLaw, ...]) -> Callable[..., A
     log_eta = noises.log_density(laws) if laws else _no_release
 
     @jit_with(laws)
-    def scan(offsets, release, parameters, contributions, fresh, log_size, added):
-        width, size = contributions.shape
-        total, moved = np.zeros(width), np.empty(width)
-        for j in range(width):
-            total[j] = contributions[j].sum()
+    def scan(offsets, release, parameters, total, size, dying, fresh, log_size, added):
+        width = total.size
+        moved = np.empty(width)
         now = number_or_never(log_eta(offsets, release, total, parameters) + log_size[size])
         for sign in (1.0, -1.0):
-            others = fresh if sign > 0 else contributions
+            others = fresh if sign > 0 else dying
             new = size + int(sign)
             if new < 0 or new >= log_size.size or others.shape[1] == 0:
                 continue

@@ -159,35 +159,28 @@ class ImputedProblem(Problem):
 
 def _groups(walks: Sequence[_Walk], settings: Settings) -> list[list[_Walk]]:
     """Put starts together that have come to the same place."""
-    groups: list[list[_Walk]] = []
-    for walk in walks:
-        information = walk.source.information()
-        for group in groups:
-            if ascent.agree(walk.end, group[0].end, information, settings):
-                group.append(walk)
-                break
-        else:
-            groups.append([walk])
-    return groups
+
+    def agree(walk: _Walk, other: _Walk) -> bool:
+        return ascent.agree(walk.end, other.end, walk.source.information(), settings)
+
+    places = ascent.together(walks, agree)
+    return [
+        [walk for walk, own in zip(walks, places, strict=True) if own == place]
+        for place in range(1 + max(places))
+    ]
 
 
 def _merged(
     ends: list[Ending], which: list[int], settings: Settings
 ) -> tuple[list[Ending], list[int]]:
     """Take ends that turn out to be one place, by their errors, for one."""
-    kept: list[Ending] = []
-    place = []
-    for end in ends:
-        for k, other in enumerate(kept):
-            pair = (Average(end.q, end.error), Average(other.q, other.error))
-            if ascent.are_one(*pair, end.information, settings):
-                place.append(k)
-                kept[k] = min(end, other, key=lambda one: one.distance)
-                break
-        else:
-            place.append(len(kept))
-            kept.append(end)
-    return kept, [place[k] for k in which]
+
+    def are_one(end: Ending, other: Ending) -> bool:
+        pair = (Average(end.q, end.error), Average(other.q, other.error))
+        return ascent.are_one(*pair, end.information, settings)
+
+    places = ascent.together(ends, are_one)
+    return ascent.nearest(ends, places), [places[k] for k in which]
 
 
 class _Walk:

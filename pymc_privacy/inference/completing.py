@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_privacy.algorithms.expectation import Complete
+from pymc_privacy.algorithms.numerics.differences import curvature
 from pymc_privacy.inference.imputation import Imputation
 
 # Of the databases of a round, at most this many are kept whole.
 MOST_KEPT = 100
-_STEP = 1e-4
 
 
 class Kept(NamedTuple):
@@ -65,18 +65,7 @@ class Completion:
             return np.sum(parts, axis=0) / total
 
         def information(q: np.ndarray) -> np.ndarray:
-            columns = []
-            for k in range(len(q)):
-                step = np.zeros(len(q))
-                step[k] = _STEP * (1 + abs(q[k]))
-                one = kept[-1]
-                ends = [
-                    self._source.complete_score(q + side * step, one.arguments) for side in (1, -1)
-                ]
-                columns.append((ends[1] - ends[0]) / (2 * step[k]))
-            matrix = np.array(columns)
-            values, axes = np.linalg.eigh((matrix + matrix.T) / 2)
-            least = 1e-8 * max(float(np.abs(values).max()), 1e-12)
-            return (axes * np.maximum(values, least)) @ axes.T
+            last = kept[-1].arguments
+            return curvature(lambda there: self._source.complete_score(there, last), q)
 
         return Complete(gradient, information)

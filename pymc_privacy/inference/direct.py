@@ -16,6 +16,7 @@ from scipy.optimize import minimize
 from pymc_privacy._compat import Model
 from pymc_privacy.algorithms import ascent
 from pymc_privacy.algorithms.ascent import Ending, Information, Settings, Step
+from pymc_privacy.algorithms.numerics.differences import curvature
 from pymc_privacy.algorithms.tempering import Value
 from pymc_privacy.densities.summed_out import summed_out
 from pymc_privacy.functions.calls import CompiledCall
@@ -26,8 +27,6 @@ from pymc_privacy.model.points import Point
 from pymc_privacy.model.settable import with_settable_data
 from pymc_privacy.model.sized_records import is_sized
 from pymc_privacy.targets.ascent import AscentTarget, compile_direct, records_of
-
-_STEP = 1e-4
 
 
 class DirectProblem(Problem):
@@ -89,17 +88,8 @@ class DirectProblem(Problem):
 
             found.append(self._maximise(q, settings, penalised, told))
             paths.append(path)
-        groups: list[list[int]] = []
-        for k, end in enumerate(found):
-            for group in groups:
-                if ascent.agree(end.q, found[group[0]].q, end.information, settings):
-                    group.append(k)
-                    break
-            else:
-                groups.append([k])
-        ends = [min((found[k] for k in group), key=lambda end: end.distance) for group in groups]
-        which = [next(j for j, group in enumerate(groups) if k in group) for k in range(len(found))]
-        return Climbed(ends, which, [end.q for end in found], paths)
+        which = ascent.together(found, lambda a, b: ascent.agree(a.q, b.q, a.information, settings))
+        return Climbed(ascent.nearest(found, which), which, [end.q for end in found], paths)
 
     def follow(
         self, q: np.ndarray, settings: Settings, rng: np.random.Generator, *, penalised: bool
@@ -130,7 +120,7 @@ class DirectProblem(Problem):
         )  # fmt: skip
         there = _with(q, settings, found.x)
         score = self._log_likelihood(there, penalised)[1][free]
-        information = self._information(there, penalised)
+        information = curvature(lambda z: self._log_likelihood(z, penalised)[1], there)
         here = ascent.metric(Information(information, information), settings)
         return Ending(
             q=there,
@@ -142,18 +132,6 @@ class DirectProblem(Problem):
             sweeps=0,
             error=0.0,
         )
-
-    def _information(self, q: np.ndarray, penalised: bool) -> np.ndarray:
-        """Return the curvature of the log likelihood, by differences of its gradient."""
-        columns = []
-        for k in range(len(q)):
-            step = np.zeros(len(q))
-            step[k] = _STEP * (1 + abs(q[k]))
-            up, down = (self._log_likelihood(q + s * step, penalised)[1] for s in (1, -1))
-            columns.append((down - up) / (2 * step[k]))
-        matrix = np.nan_to_num(np.array(columns))
-        values, axes = np.linalg.eigh((matrix + matrix.T) / 2)
-        return (axes * np.maximum(values, 0.0)) @ axes.T
 
 
 def _with(q: np.ndarray, settings: Settings, z: np.ndarray) -> np.ndarray:

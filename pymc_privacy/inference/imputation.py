@@ -19,6 +19,7 @@ from pymc_privacy.algorithms.ascent import (
     laplace_weight,
 )
 from pymc_privacy.algorithms.exchange import exchange
+from pymc_privacy.algorithms.numerics.differences import curvature, derivatives
 from pymc_privacy.functions.calls import CompiledCall
 from pymc_privacy.inference.sweeping import Records
 from pymc_privacy.mechanisms import (
@@ -36,7 +37,6 @@ SLOPES_EVERY = 10
 # How fast earlier databases are forgotten, for what is only needed roughly.
 FORGETTING = 0.02
 _LAPLACE = (Laplace, DiscreteLaplace, TruncatedLaplace, Tulap)
-_STEP = 1e-4
 # Of the information in complete records, at least this share is taken to be known.
 _LEAST_SHARE = 0.02
 
@@ -217,11 +217,7 @@ class Imputation:
 
     def _slopes_at(self, given: tuple[np.ndarray, ...]) -> np.ndarray:
         """Return the derivatives of all totals at fixed base variates, by differences."""
-        columns = []
-        for step in steps_of(self._q):
-            up, down = (self.totals(self._q + side * step, given) for side in (1, -1))
-            columns.append((up - down) / (2 * step.sum()))
-        return np.array(columns).T
+        return derivatives(lambda q: self.totals(q, given), self._q)
 
     def totals(self, q: np.ndarray, given: tuple[np.ndarray, ...]) -> np.ndarray:
         """Return all totals of the records that base variates stand for."""
@@ -331,11 +327,7 @@ class Imputation:
     def complete_information(self) -> np.ndarray:
         """Return the information that the records would have if they were known."""
         arguments = self.arguments()
-        columns = []
-        for step in steps_of(self._q):
-            up, down = (self.complete_score(self._q + side * step, arguments) for side in (1, -1))
-            columns.append((down - up) / (2 * step.sum()))
-        return _definite(np.array(columns))
+        return curvature(lambda q: self.complete_score(q, arguments), self._q)
 
     def _of_sizes(self) -> np.ndarray:
         """Return the coordinates of parameters of the laws of sizes."""
@@ -365,14 +357,8 @@ class Imputation:
         return whole
 
     def _curvature_of_prior(self) -> np.ndarray:
-        held, q = self.held(), self._q
-        columns = []
-        for step in steps_of(q):
-            up, down = (
-                np.array(self._call["penalty"](q + side * step, *held)[1]) for side in (1, -1)
-            )
-            columns.append((down - up) / (2 * step.sum()))
-        return _definite(np.array(columns))
+        held = self.held()
+        return curvature(lambda q: self._call["penalty"](q, *held)[1], self._q)
 
 
 def noise_variance(
@@ -391,18 +377,6 @@ def noise_variance(
     one = [np.array([number]) for number in (distance, max(deviation, 1e-9 * scale), scale)]
     weight = float(laplace_weight(*one)[0])
     return max(1 / weight - deviation**2, 1e-6 * scale**2)
-
-
-def steps_of(q: np.ndarray) -> np.ndarray:
-    """Return a small step along each coordinate, one per row."""
-    return np.diag(_STEP * (1 + np.abs(q)))
-
-
-def _definite(matrix: np.ndarray) -> np.ndarray:
-    """Return the nearest symmetric matrix without negative eigenvalues, and hardly any zeros."""
-    values, axes = np.linalg.eigh(np.nan_to_num((matrix + matrix.T) / 2))
-    least = 1e-9 * max(float(np.abs(values).max(initial=0.0)), 1e-12)
-    return (axes * np.maximum(values, least)) @ axes.T
 
 
 def blocks_of(blocks: Sequence[np.ndarray]) -> np.ndarray:

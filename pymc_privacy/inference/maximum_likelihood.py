@@ -511,10 +511,12 @@ class Fitting:
 
     def _is_level(self, a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> bool:
         """Tell whether the likelihood at a is no lower than at b, as far as can be seen."""
-        # A deep fall is seen at a glance.
+        # A deep fall is seen at a glance, and so is a rise.
         glance = self.problem.difference(a, b, rng, effort=GLANCE)
         if glance.value < -DEEP - 6 * glance.error:
             return False
+        if glance.value - 3 * glance.error >= -LEVEL:
+            return True
         found = self.problem.difference(a, b, rng)
         return found.value >= -LEVEL - 2 * min(found.error, UNSURE)
 

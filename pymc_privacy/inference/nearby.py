@@ -10,7 +10,8 @@ import numpy as np
 
 from pymc_privacy.algorithms.approach import Gap, approach
 from pymc_privacy.algorithms.ascent import Settings
-from pymc_privacy.inference.imputation import Imputation, blocks_of, noise_variance, steps_of
+from pymc_privacy.algorithms.numerics.differences import derivatives
+from pymc_privacy.inference.imputation import Imputation, blocks_of, noise_variance
 from pymc_privacy.inference.sweeping import Records
 
 DATABASES = 4
@@ -41,11 +42,7 @@ class Nearby:
 
     def slopes(self, q: np.ndarray) -> np.ndarray:
         """Return the derivatives of the means of the totals."""
-        columns = []
-        for step in steps_of(q):
-            up, down = self._totals(q + step), self._totals(q - step)
-            columns.append((up - down) / (2 * step.sum()))
-        return np.array(columns).T
+        return derivatives(self._totals, q)
 
     def _totals(self, q: np.ndarray) -> np.ndarray:
         if not self._source.has_base:

@@ -233,13 +233,46 @@ def _simulated_statistic(fit: Any, null_fit: Any, rng: np.random.Generator) -> f
     before = [problem.observed() for problem in problems]
     try:
         simulated = problems[1].simulate(null_fit.q, rng)
-        values = []
-        for one, problem in zip((fit, null_fit), problems, strict=True):
+        for problem in problems:
             problem.observe(simulated)
-            how = one.fitting.penalised
-            q = refit(problem, one.q, one.settings.free, rng, penalised=how)
-            values.append(problem.value(q, rng, 0.1).value)
+        null = _refitted(null_fit, {}, rng)
+        # What explains the release best in the special case is a start for the other one.
+        whole = _refitted(fit, problems[1].natural(null), rng)
+        values = [
+            problem.value(q, rng, 0.1).value
+            for problem, q in zip(problems, (whole, null), strict=True)
+        ]
     finally:
         for problem, data in zip(problems, before, strict=True):
             problem.observe(data)
     return 2 * (values[0] - values[1])
+
+
+def _refitted(
+    one: Any, elsewhere: Mapping[str, np.ndarray], rng: np.random.Generator
+) -> np.ndarray:
+    """Return the maximum for the present releases, from where it was and from elsewhere.
+
+    Where it was at the boundary, that of other releases need not be: all coordinates move, and one
+    start is where the model has its parameters.
+    """
+    problem = one.fitting.problem
+    starts = [one.q]
+    if len(one.settings.free) < problem.size:
+        starts.append(problem.centre)
+    inside = problem.natural(problem.centre)
+    shared = {
+        name: value
+        for name, value in elsewhere.items()
+        if name in inside and np.shape(value) == np.shape(inside[name])
+    }
+    if shared:
+        with np.errstate(all="ignore"):
+            there = problem.values(problem.natural(one.q) | shared)
+        starts += [np.clip(there, *problem.settings.bounds)] if np.isfinite(there).all() else []
+    free, penalised = problem.settings.free, one.fitting.penalised
+    best, *others = (refit(problem, q, free, rng, penalised=penalised) for q in starts)
+    for q in others:
+        gain = problem.difference(q, best, rng)
+        best = q if gain.value > 2 * gain.error else best
+    return best

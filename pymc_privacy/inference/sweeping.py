@@ -124,51 +124,42 @@ class Records:
 
     def _sweep_sized(self, rng: np.random.Generator, point: Point) -> None:
         assert self.size is not None
-        number = int(point[self.size])
-        lengths = birth_death.draw_jumps(rng, JUMPS, math.exp(self.log_scale))
-        rows = min(number + int(lengths.clip(min=0).sum()), self.capacity)
-        fresh, drawn = self.draw(rng, point, rows + RESERVE)
-        contributions, reserve = np.ascontiguousarray(drawn[:, :rows]), drawn[:, rows:]
-        fresh = [array[:rows] for array in fresh]
-        self.proposed = contributions
-        mean = contributions.mean(axis=1) if rows else np.zeros(self.program.width)
-        self.totals = mean * number
-        finite = finite_rows(fresh) if rows else np.ones(0, dtype=np.bool_)
-        if number:
-            state, info = record_sweep.step(
-                rng,
-                record_sweep.init(self.contributions),
-                np.ascontiguousarray(contributions[:, :number]),
-                noise=self.noise,
-                log_weight_ratio=never_without_numbers(None, finite[:number]),
-            )
-            contributions[:, :number] = state.contributions
-            for new, name in zip(fresh, self.program.records, strict=True):
-                new[:number] = where(info.accepted, new[:number], point[name])
-            finite[:number] = True
-        reach = int(lengths.clip(max=0).sum())
-        first = max(0, number + reach)
-        number, jumped = birth_death.jump(
+        names = self.program.records
+        state = birth_death.Records([point[name] for name in names], self.contributions)
+        reserve = np.empty((self.program.width, 0))
+
+        def draw(rng: np.random.Generator, rows: int) -> birth_death.Records:
+            nonlocal reserve
+            fresh, self.proposed = self.draw(rng, point, rows + RESERVE)
+            reserve = self.proposed[:, rows:]
+            # What is offered is overwritten by what there is.
+            contributions = np.ascontiguousarray(self.proposed[:, :rows])
+            return birth_death.Records([array[:rows] for array in fresh], contributions)
+
+        found, info = birth_death.step(
             rng,
-            contributions,
-            number,
-            lengths,
+            state,
+            draw=draw,
             noise=self.noise,
-            log_size=self.log_sizes(point)[first : rows + 1],
-            first=first,
+            log_size=lambda first, last: self.log_sizes(point)[first : last + 1],
             capacity=self.capacity,
-            finite=finite,
+            scale=math.exp(self.log_scale),
+            jumps=JUMPS,
         )
-        self._jumped += 1
-        gain = max(self._jumped**-0.6, 0.01)
-        self.log_scale += gain * (jumped.accept - birth_death.JUMP_ACCEPT)
-        self._accept += gain * (jumped.accept - self._accept)
-        self.log_scale = min(max(self.log_scale, 0.0), math.log(max(self.capacity, 2)))
-        for name, array in zip(self.program.records, fresh, strict=True):
-            point[name] = np.array(array[:number])
-        self.contributions = np.ascontiguousarray(contributions[:, :number])
+        self._learn(info.jumped.accept)
+        self.contributions, number = found.contributions, found.contributions.shape[1]
+        self.totals = number * self.proposed.mean(axis=1)
+        point |= dict(zip(names, found.arrays, strict=True))
         point[self.size] = np.asarray(number, dtype=point[self.size].dtype)
         self._balance(reserve, point)
+
+    def _learn(self, accept: float) -> None:
+        """Make jumps as long as they should be."""
+        self._jumped += 1
+        gain = max(self._jumped**-0.6, 0.01)
+        self.log_scale += gain * (accept - birth_death.JUMP_ACCEPT)
+        self.log_scale = min(max(self.log_scale, 0.0), math.log(max(self.capacity, 2)))
+        self._accept += gain * (accept - self._accept)
 
     def _balance(self, reserve: np.ndarray, point: Point) -> None:
         """Hold births and deaths in balance, where the size moves often enough.
@@ -179,7 +170,12 @@ class Records:
             self.balances = np.zeros(2 + self.program.width)
             return
         self.balances = birth_death.balance(
-            self.contributions, reserve, noise=self.noise, log_size=self.log_sizes(point)
+            self.contributions,
+            reserve,
+            # Records are exchangeable: some of them are as good as all.
+            dying=self.contributions[:, :RESERVE],
+            noise=self.noise,
+            log_size=self.log_sizes(point),
         )
 
     def log_sizes(self, point: Point) -> np.ndarray:

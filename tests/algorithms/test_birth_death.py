@@ -224,3 +224,26 @@ def test_a_fresh_record_that_is_no_number_is_refused(jumps):
         assert np.isfinite(state.arrays[0]).all()
     assert births
     assert moved
+
+
+@pytest.mark.parametrize("some", [False, True])
+def test_births_and_deaths_are_in_balance(some):
+    logs, total, expected = log_prior(0), 0.0, np.zeros(3)
+    sizes = np.arange(CAPACITY + 1)
+    for n in sizes:
+        for ones in range(n + 1):
+            weight = np.exp(logs[n] + references.laplace(RELEASE - ones, SCALE))
+            weight *= stats.binom.pmf(ones, n, CHANCE)
+            total += weight
+            records = np.repeat([[0.0, 1.0]], [n - ones, ones], axis=1)
+            # One of the records may die, or any of them.
+            dying = [(1.0, records)]
+            if some and n:
+                dying = [((n - ones) / n, np.zeros((1, 1))), (ones / n, np.ones((1, 1)))]
+            for born, chance in ((0.0, 1 - CHANCE), (1.0, CHANCE)):
+                for share, those in dying:
+                    expected += (weight * chance * share) * birth_death.balance(
+                        records, np.full((1, 1), born), dying=those, noise=given_noise(),
+                        log_size=logs,
+                    )  # fmt: skip
+    assert np.abs(expected / total).max() < 1e-9
