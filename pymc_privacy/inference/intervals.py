@@ -14,7 +14,7 @@ from pymc_privacy.sanitize import PrivateInterval, Release
 from pymc_privacy.sanitize.budget import together
 from pymc_privacy.sanitize.interval import Label, checked_prob
 from pymc_privacy.sanitize.methods import OF_CHAINS
-from pymc_privacy.sanitize.releases import SIMULATED
+from pymc_privacy.sanitize.publication import SIMULATED
 
 
 def posterior_interval(

@@ -24,8 +24,9 @@ from pymc_privacy.errors import ReleaseError
 from pymc_privacy.sanitize.compositions import CompositionRelease, GroupedComposition
 from pymc_privacy.sanitize.interval import PrivateInterval
 from pymc_privacy.sanitize.plain import to_plain
+from pymc_privacy.sanitize.publication import NOT_PROTECTED, SIMULATED
 from pymc_privacy.sanitize.quantiles import PrivateQuantile
-from pymc_privacy.sanitize.releases import NOT_PROTECTED, SIMULATED, Release
+from pymc_privacy.sanitize.releases import Release
 from pymc_privacy.sanitize.summary_plan import SummaryRelease
 
 VERSION = 2

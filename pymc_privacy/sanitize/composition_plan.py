@@ -155,7 +155,7 @@ class CompositionPlan:
         return select_threshold(counts, self.thresholds, censored=self.censored)
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def assumptions(self) -> tuple[str, ...]:
         """Return what the guarantee rests on and nobody has checked."""
         return (MEMBERSHIP,) if self.grouped else ()
 
@@ -177,7 +177,7 @@ class CompositionPlan:
                 f"for the {what} of epsilon {self.guarantee.epsilon!r}."
             )
         guarantee = replace(self.guarantee, epsilon=epsilon)
-        return plan_moments(total, guarantee, f"{self.name}: {what}", self.words)
+        return plan_moments(total, guarantee, f"{self.name}: {what}", self.assumptions)
 
 
 def at_most(wanted: Fraction) -> float:

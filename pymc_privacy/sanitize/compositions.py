@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from pymc_privacy.accounting import PureDP
 from pymc_privacy.arguments import generator, instance, refusal, shown, title
 from pymc_privacy.errors import InsecureNoiseWarning, ReleaseError
 from pymc_privacy.sanitize.calibrate import level_of, promised
@@ -23,7 +22,8 @@ from pymc_privacy.sanitize.exact_noise import ExactNoise, Noise, SimulatedNoise
 from pymc_privacy.sanitize.group_labels import by_group, group_label
 from pymc_privacy.sanitize.ledger import Ledger
 from pymc_privacy.sanitize.plan import ReleasePlan, charge, checked_ledger
-from pymc_privacy.sanitize.releases import NOT_PROTECTED, SIMULATED, Release, with_noise
+from pymc_privacy.sanitize.publication import SIMULATED, Publication
+from pymc_privacy.sanitize.releases import Release, with_noise
 from pymc_privacy.sanitize.rows import rows
 from pymc_privacy.sanitize.shares import checked_parts, whole_shares
 
@@ -31,7 +31,7 @@ _NAME = "composition"
 
 
 @dataclass(frozen=True)
-class CompositionRelease:
+class CompositionRelease(Publication):
     """What was published of shares: the parts of one plan, with one guarantee for all of them.
 
     Parameters
@@ -101,11 +101,6 @@ class CompositionRelease:
         return [one for one in (self.plan.counts, logs, self.plan.shares) if one is not None]
 
     @property
-    def name(self) -> str:
-        """Return what was released."""
-        return self.plan.name
-
-    @property
     def counts(self) -> Release | None:
         """Return the noisy counts of smallest shares, where a threshold was chosen by them."""
         return self.releases[0] if self.plan.thresholds else None
@@ -144,31 +139,13 @@ class CompositionRelease:
         return self.releases[0].published
 
     @property
-    def guarantee(self) -> PureDP:
-        """Return what all parts together promise to each person."""
-        return self.plan.guarantee
-
-    @property
     def simulated(self) -> bool:
         """Return whether the noise was seedable, so that this must not be published."""
         return self.releases[0].simulated
 
-    @property
-    def label(self) -> str:
-        """Return "proven", "conditional" (membership of groups) or "nominal" (simulated)."""
-        if self.simulated:
-            return "nominal"
-        return "conditional" if self.assumptions else "proven"
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """Return what the guarantee rests on and nobody has checked."""
-        return self.plan.words
-
-    def statement(self) -> str:
-        """Say in sentences what was published, what is promised, and what is not."""
+    def _sentences(self) -> list[str]:
         whose = "" if self.group is None else f" of {self.group}"
-        lines = [
+        return [
             f"{self.name}{whose}: {self.guarantee}, for all of it together.",
             f"Label: {self.label}.",
             *[f"Assumption: {assumption}" for assumption in self.assumptions],
@@ -178,9 +155,7 @@ class CompositionRelease:
                 for one in self.releases
             ],
             *self._of_threshold(),
-            f"Not protected: {'; '.join(NOT_PROTECTED)}.",
         ]
-        return "\n".join([SIMULATED, *lines] if self.simulated else lines)
 
     def _of_threshold(self) -> list[str]:
         if self.threshold is None:
@@ -188,12 +163,9 @@ class CompositionRelease:
         how = "chosen by the noisy counts alone" if self.plan.thresholds else "fixed before"
         return [f"Threshold: shares below {self.threshold:g} count as {self.threshold:g}; {how}."]
 
-    def __str__(self) -> str:
-        return self.statement()
-
 
 @dataclass(frozen=True)
-class GroupedComposition:
+class GroupedComposition(Publication):
     """What was published of the shares of several groups, each person being in one of them.
 
     Parameters
@@ -262,19 +234,9 @@ class GroupedComposition:
         return self.groups[0].plan
 
     @property
-    def name(self) -> str:
-        """Return what was released."""
-        return self.plan.name
-
-    @property
     def releases(self) -> tuple[Release, ...]:
         """Return the releases of all groups."""
         return tuple(release for one in self.groups for release in one.releases)
-
-    @property
-    def guarantee(self) -> PureDP:
-        """Return what is promised to each person, who is in one group: that of its plan."""
-        return self.plan.guarantee
 
     @property
     def simulated(self) -> bool:
@@ -282,26 +244,12 @@ class GroupedComposition:
         return self.groups[0].simulated
 
     @property
-    def label(self) -> str:
-        """Return "conditional", since membership is stated to be public; or "nominal"."""
-        return self.groups[0].label
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """Return what the guarantee rests on and nobody has checked."""
-        return self.plan.words
-
-    @property
     def published(self) -> str:
         """Return the date."""
         return self.groups[0].published
 
-    def statement(self) -> str:
-        """Say in sentences what was published, what is promised, and what is not."""
-        return "\n\n".join(one.statement() for one in self.groups)
-
-    def __str__(self) -> str:
-        return self.statement()
+    def _sentences(self) -> list[str]:
+        return [sentence for one in self.groups for sentence in one._sentences()]
 
 
 def release_composition(

@@ -32,8 +32,9 @@ from pymc_privacy.errors import GuaranteeError
 from pymc_privacy.sanitize.budget import covers, together
 from pymc_privacy.sanitize.families import Family
 from pymc_privacy.sanitize.methods import METHODS, is_family_of, same_ends
+from pymc_privacy.sanitize.publication import SIMULATED
 from pymc_privacy.sanitize.quantiles import PrivateQuantile
-from pymc_privacy.sanitize.releases import SIMULATED, Release
+from pymc_privacy.sanitize.releases import Release
 from pymc_privacy.sanitize.summary_plan import SummaryRelease
 
 Label = Literal["proven", "conditional", "nominal"]

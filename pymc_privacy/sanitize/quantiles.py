@@ -31,7 +31,7 @@ from pymc_privacy.sanitize.exact_noise import ExactNoise, RandBelow
 from pymc_privacy.sanitize.exponential_choice import CELLS, cells_of, middle_of, select
 from pymc_privacy.sanitize.ledger import Ledger
 from pymc_privacy.sanitize.plan import charge, checked_date, checked_ledger, checked_name
-from pymc_privacy.sanitize.releases import NOT_PROTECTED
+from pymc_privacy.sanitize.publication import NOT_PROTECTED
 from pymc_privacy.sanitize.rows import rows
 
 

@@ -15,7 +15,8 @@ from pymc_privacy.accounting import ApproximateDP, PureDP
 from pymc_privacy.arguments import instance, integer, real, refusal, text
 from pymc_privacy.errors import ReleaseError
 from pymc_privacy.sanitize.plain import to_plain
-from pymc_privacy.sanitize.releases import SIMULATED, Release
+from pymc_privacy.sanitize.publication import SIMULATED
+from pymc_privacy.sanitize.releases import Release
 
 _WIDEST = 200  # spaces before a line
 _MOST_LINES = 10**5

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from pymc_privacy.accounting import Guarantee
 from pymc_privacy.arguments import choice, generator, instance, integer
 from pymc_privacy.errors import InsecureNoiseWarning, ReleaseError
 from pymc_privacy.mechanisms import AdditiveMechanism
@@ -35,21 +34,14 @@ from pymc_privacy.sanitize.plan import (
     checked_size,
     plan_release,
 )
+from pymc_privacy.sanitize.publication import SIMULATED, Publication
 
-NOT_PROTECTED = (
-    "timing, memory, logs, error messages and intermediate files",
-    "bounds, models or releases that were chosen after looking at the records",
-)
-SIMULATED = (
-    "SIMULATION ONLY. This noise comes from a seedable generator: whoever knows the seed can take "
-    "it off again. The output is not differentially private. Do not publish it. Use release()."
-)
 SAMPLERS = ("exact", "opendp", "simulated")
 _LARGEST = 2**1000  # of what is published: floats hold it
 
 
 @dataclass(frozen=True)
-class Release:
+class Release(Publication):
     """A published total: integers on a lattice, the law of their noise, and what it promises.
 
     Law, sensitivity and label follow from the plan; there is no field that could contradict it.
@@ -122,11 +114,6 @@ class Release:
         checked_date(self.published)
 
     @property
-    def name(self) -> str:
-        """Return what was released."""
-        return self.plan.name
-
-    @property
     def lattice(self) -> Lattice:
         """Return bounds and granularity."""
         return self.plan.lattice
@@ -137,25 +124,10 @@ class Release:
         return self.plan.calibration
 
     @property
-    def label(self) -> str:
-        """Return "proven", "conditional" (a sensitivity was stated) or "nominal" (simulated)."""
-        return "nominal" if self.simulated else self.plan.label
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """Return what the guarantee rests on and nobody has checked."""
-        return self.plan.assumptions
-
-    @property
     def value(self) -> Any:
         """Return what was published, in units of the statistic: a number, or one per column."""
         values = np.array([float(i * Fraction(self.lattice.granularity)) for i in self.integers])
         return values[0].item() if self.lattice.scalar else values
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Return what is promised to each person."""
-        return self.plan.guarantee
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -181,26 +153,20 @@ class Release:
         """Return what was published, where an array is wanted."""
         return np.array(self.value, dtype=dtype)
 
-    def statement(self) -> str:
-        """Say in sentences what was published, what is promised, and what is not."""
+    def _sentences(self) -> list[str]:
         law = f"discrete {self.calibration.family.title()}, scale {self.scale:g}"
         source = {
             "exact": "drawn exactly, from the operating system's entropy",
             "opendp": "drawn by OpenDP",
         }
-        lines = [
+        return [
             f"{self.name}: {self.guarantee}.",
             f"Label: {self.label}.",
             f"{self.sensitivity}",
             *[f"Assumption: {assumption}" for assumption in self.assumptions],
             f"Noise: {law}, on multiples of {self.lattice.granularity:g}, "
             f"{source.get(self.sampler, 'simulated')}.",
-            f"Not protected: {'; '.join(NOT_PROTECTED)}.",
         ]
-        return "\n".join([SIMULATED, *lines] if self.simulated else lines)
-
-    def __str__(self) -> str:
-        return self.statement()
 
 
 def release(

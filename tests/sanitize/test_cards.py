@@ -22,7 +22,7 @@ from pymc_privacy.errors import (
 from pymc_privacy.sanitize import PrivateQuantile, plan_release
 from pymc_privacy.sanitize import card as cards
 from pymc_privacy.sanitize.methods import OF_CHAINS
-from pymc_privacy.sanitize.releases import SIMULATED
+from pymc_privacy.sanitize.publication import SIMULATED
 from tests.stochastic import seed_of
 
 REPLACE = {"neighbours": "replace_one"}

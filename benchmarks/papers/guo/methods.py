@@ -46,25 +46,30 @@ METHODS = {
 
 
 def of_whole(
-    rng: np.random.Generator, published: design.Published, draws: int
+    rng: np.random.Generator, published: design.Published, draws: int, *, five: bool = True
 ) -> dict[str, Weighted | None]:
-    """Return what the methods make of one release of all records, but those of the bank."""
+    """Return what the methods make of one release of all records, but those of the bank.
+
+    `five` says whether chains of five pseudo-records are run, too.
+    """
     prior, size = priors.p1(len(published.value)), published.size
     run = {"draws": 3 * draws, "burn": draws}
     printed = bootstrap.dpboots(rng, published, draws)
     repaired = bootstrap.dpboots(rng, published, max(draws // 4, 100), repaired=True)
-    five = chains.dpremcmc(rng, published, prior, pseudo=5, corrected=False, **run)
+    few: dict[str, Weighted | None] = {}
+    if five:
+        for name, power in (("5", False), ("equation (5)", True)):
+            drawn = chains.dpremcmc(rng, published, prior, pseudo=5, corrected=power, **run)
+            few[f"DPreMCMC_p1, {name}"] = equally(drawn)
     many = chains.dpremcmc(rng, published, prior, pseudo=size // 5, corrected=False, **run)
-    power = chains.dpremcmc(rng, published, prior, pseudo=5, corrected=True, **run)
     abc = dpabc(rng, published, prior.draw(rng, 10 * draws // 4))
     return {
         "DPBoots": printed and equally(printed.alphas),
         "DPBoots, repaired": repaired and equally(repaired.alphas),
-        "DPreMCMC_p1, 5": equally(five),
         "DPreMCMC_p1, n/5": equally(many),
-        "DPreMCMC_p1, equation (5)": equally(power),
         "DPABC_p1": equally(abc),
         "DPapprox_p1": equally(chains.dpapprox(rng, published, prior, **run)),
+        **few,
     }
 
 
