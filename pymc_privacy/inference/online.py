@@ -28,13 +28,16 @@ from pymc_privacy.arguments import path as checked_path
 from pymc_privacy.errors import StreamError
 from pymc_privacy.inference.stream_journal import StreamJournal
 from pymc_privacy.inference.stream_queries import Designer, Rule
-from pymc_privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
+from pymc_privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Laplace
 from pymc_privacy.model.kept import KeptOnce
 from pymc_privacy.results import stream_result
 from pymc_privacy.sanitize.queries import BinnedQuery, ClippedQuery, Query
 from pymc_privacy.targets.ibis import ParticleTarget, model_of
 
 _MOST_SUMMED = 100_000  # values of a discrete record between the ends of an interval
+_MOST_BINNED = 36.0  # epsilon at which randomized response is the truth, but for rounding
+_FURTHEST = 1000.0  # scales that Laplace noise goes beyond with probability e^-1000
+_FURTHEST_GAUSSIAN = 50.0  # where Gaussian noise is as improbable
 _PRIOR, _UPDATE, _QUERY, _RESULT = range(4)  # what generators are for
 
 
@@ -148,6 +151,9 @@ def online(
     positive("epsilon", epsilon, meaning="the privacy loss of each user")
     if not callable(queries):
         choice("queries", queries, ("binned", "clipped"), meaning="or a function that returns one")
+    if queries == "binned" and epsilon > _MOST_BINNED:
+        wanted = f'at most {_MOST_BINNED:g} for binned queries; queries="clipped" take any'
+        raise refusal("epsilon", wanted, epsilon, meaning="bins are hardly noisy beyond")
     choice("score", score, SCORES)
     draws = integer("draws", draws, least=20, meaning="particles of each cloud")
     chains = integer("chains", chains, least=1, most=1000, meaning="clouds of particles")
@@ -446,6 +452,7 @@ class Stream:
             return Answer(query, integer("release", whole, least=0, most=bins, **said), user)
         clipped = cast(ClippedQuery, query)
         number = real("release", release, **said)
+        _refuse_absurd(clipped, number)
         if isinstance(clipped.mechanism, DiscreteLaplace | DiscreteGaussian):
             if not self._target.discrete:
                 raise StreamError(
@@ -541,6 +548,19 @@ class Stream:
             for k in range(self._settings["chains"])
         ]
         self._infos = [[_info_of(row) for row in rows] for rows in kept["infos"]]
+
+
+def _refuse_absurd(query: ClippedQuery, release: float) -> None:
+    """Refuse what no user can have published: taken in, it would drown what all others did."""
+    exponential = isinstance(query.mechanism, Laplace | DiscreteLaplace)
+    most = _FURTHEST if exponential else _FURTHEST_GAUSSIAN
+    nearest = min(max(release, query.lower), query.upper)
+    if abs(release - nearest) > most * float(cast(float, query.mechanism.scale)):
+        raise StreamError(
+            f"release must be at most {most:g} scales of the noise away from the query's interval, "
+            f"beyond which noise never is (its probability is below e^-1000); got {release!r} "
+            f"for {query!r}."
+        )
 
 
 def _close(numbers: Any, others: Sequence[float]) -> bool:
