@@ -184,6 +184,27 @@ def _by_quadrature(
     law: RecordLaw, points: np.ndarray, users: np.ndarray, clips: _Clips, noise: type
 ) -> np.ndarray:
     """Return log p(y) of each row."""
+    integrand = noisy_integrand(
+        noise,
+        clips,
+        lambda row, values: law.log_density(points[row], users[row], values),
+        lambda row, values: law.log_cdf(points[row], users[row], values),
+    )
+    nearest = np.clip(clips.release, clips.lower, clips.upper)
+    return log_expectation(integrand, clips.lower, clips.upper, nearest)
+
+
+def noisy_integrand(
+    noise: type,
+    clips: Any,
+    log_density: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    log_cdf: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> Integrand:
+    """Return the integral over a record whose noisy value was released, one in each row.
+
+    ``clips`` has a release, a scale and a normalizer for each row. The law is given by functions of
+    which rows, and of points of shape (rows, k).
+    """
     formula: Callable[..., Any] = noise.formula  # type: ignore[attr-defined]
 
     def log_kernel(row: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -192,15 +213,9 @@ def _by_quadrature(
         )
         return formula(y, values, scale, normalizer)
 
-    reach = _GAUSSIAN_REACH * clips.scale if noise is Gaussian else np.full(len(points), np.inf)
-    integrand = Integrand(
-        lambda row, values: law.log_density(points[row], users[row], values),
-        lambda row, values: law.log_cdf(points[row], users[row], values),
-        log_kernel,
-        reach,
-    )
-    nearest = np.clip(clips.release, clips.lower, clips.upper)
-    return log_expectation(integrand, clips.lower, clips.upper, nearest)
+    infinite = np.full(clips.scale.shape, np.inf)
+    reach = _GAUSSIAN_REACH * clips.scale if noise is Gaussian else infinite
+    return Integrand(log_density, log_cdf, log_kernel, reach)
 
 
 def _add_sums(

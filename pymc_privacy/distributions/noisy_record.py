@@ -12,6 +12,7 @@ import pytensor.tensor as pt
 from pymc_privacy._compat import (
     Distribution,
     NormalRV,
+    RandomVariable,
     TensorVariable,
     Variable,
     _logprob,
@@ -26,6 +27,7 @@ from pymc_privacy.distributions.clipped_records import (
     clipped_record,
     log_density_in_closed_form,
 )
+from pymc_privacy.distributions.integrated_records import law_graphs, log_density_by_quadrature
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
 from pymc_privacy.mechanisms import Gaussian, Laplace
 from pymc_privacy.model.releases import PrivatizedRV, check_release
@@ -50,7 +52,10 @@ def _noisy_record_logprob(
     [release] = values
     clipped = clipped_record(contributions)
     assert clipped is not None  # as `dist` has made it
-    mu, sd = clipped.record.owner.op.dist_params(clipped.record.owner)
+    node = clipped.record.owner
+    if not isinstance(node.op, NormalRV):
+        return log_density_by_quadrature(release, clipped, op.mechanism)
+    mu, sd = node.op.dist_params(node)
     return log_density_in_closed_form(release, clipped, op.mechanism, mu, sd)
 
 
@@ -70,24 +75,26 @@ def _noisy_record_support_point(
 class NoisyRecord(Distribution):
     r"""Clipped, noised records are observed; the records are integrated out, not sampled.
 
-    Each user publishes :math:`y = \min(\max(x, l), u) + \text{noise}`, with a Normal record x and
-    Laplace or Gaussian noise. The density
+    Each user publishes :math:`y = \min(\max(x, l), u) + \text{noise}`, with a record x of any law
+    and Laplace or Gaussian noise. The density
 
     .. math:: F(l) K(y - l) + (1 - F(u)) K(y - u) + \int_l^u f(x) K(y - x) dx
 
-    and its gradient are known in closed form, so that NUTS samples the parameters alone.
+    and its gradient are known in closed form for Normal records, and by certified quadrature for
+    others, so that NUTS samples the parameters alone.
 
     Parameters
     ----------
     name : str
     dist : TensorVariable
-        The law of the records, unnamed: ``pm.Normal.dist(mu, sigma)``. One law for all is given the
-        length of the release; mu and sigma may differ from user to user.
+        The law of the records, unnamed: ``pm.Normal.dist(mu, sigma)``, or another law of real
+        numbers of PyMC's own with a log density and a log cdf. One law for all is given the length
+        of the release; parameters may differ from user to user.
     mechanism : Laplace or Gaussian
         Its scale may differ from user to user.
     lower, upper : float or array_like, optional
-        The ends of the interval to which records are clipped, one for all or one for each; by
-        default they are not.
+        The ends of the interval to which records are clipped, one for all or one for each. By
+        default records are not clipped, which only Normal ones need not be.
     observed : array_like, optional
         The releases, one number for each record.
     dims : str or sequence of str, optional
@@ -95,11 +102,13 @@ class NoisyRecord(Distribution):
     Raises
     ------
     RecordError
-        If `dist` is not the unnamed law of independent Normal numbers.
+        If `dist` is not the unnamed law of independent real numbers, or one without a log cdf or
+        without derivatives.
     MechanismError
         If the noise is neither Laplace nor Gaussian.
     ReleaseError
-        If the release is no vector of numbers, or an end of an interval is not below the other.
+        If the release is no vector of numbers, or an end of an interval is not below the other, or
+        is infinite though the law is not Normal.
 
     See Also
     --------
@@ -109,10 +118,10 @@ class NoisyRecord(Distribution):
 
     Notes
     -----
-    The density agrees with adaptive quadrature to 1e-10 for records from 1e-4 to 1e4 times as wide
-    as the interval. Where users have one law and were asked alike, releases outside of the interval
-    cost next to nothing. Records of other laws are imputed by `Privatized`, or integrated out by
-    `online`, whose ``update`` takes all releases at once.
+    The density agrees with adaptive quadrature to 1e-7, for Normal records to 1e-10, for records
+    from 1e-4 to 1e4 times as wide as the interval. Where users have one law and were asked alike,
+    releases outside of the interval cost next to nothing. `Privatized` integrates Normal records
+    out, too, and imputes all others.
 
     References
     ----------
@@ -186,8 +195,14 @@ class NoisyRecord(Distribution):
         if shape is None:
             shape = _common(*shapes)
         record = change_dist_size(dist, shape) if shape is not None else dist
-        bounded = any(np.isfinite(end).any() for end in ends)
-        contributions = pt.clip(record, *ends) if bounded else record
+        bounded = [np.isfinite(end) for end in ends]
+        if not (isinstance(dist.owner.op, NormalRV) or all(map(np.all, bounded))):
+            raise ReleaseError(
+                "lower and upper must be finite, because only Normal records are integrated out in "
+                f"closed form, and others between the two; got lower={shown(lower)} and "
+                f"upper={shown(upper)}."
+            )
+        contributions = pt.clip(record, *ends) if any(map(np.any, bounded)) else record
         if clipped_record(contributions) is None:
             raise RecordError(
                 "Noisy records must be a vector, one number for each user; got records of shape "
@@ -204,8 +219,8 @@ class NoisyRecord(Distribution):
 def _check_mechanism(mechanism: Any) -> None:
     if type(mechanism) not in (Laplace, Gaussian):
         raise MechanismError(
-            "The mechanism of noisy records must be Laplace or Gaussian noise, with which a Normal "
-            f"record is integrated out in closed form; got {shown(mechanism)}."
+            "The mechanism of noisy records must be Laplace or Gaussian noise, with which "
+            f"records are integrated out; got {shown(mechanism)}."
         )
 
 
@@ -219,11 +234,26 @@ def _check_record(name: str, record: Any, model: pm.Model) -> None:
             f"{shown(record)}."
         )
     if not isinstance(record.owner.op, NormalRV):
-        raise RecordError(
-            f"The records behind {name!r} must be Normal, which are integrated out in closed form; "
-            f"got {record.owner.op}. Others are imputed by Privatized(..., local=True), or "
-            "integrated out by online(); noisy counts are NoisyCount."
-        )
+        _check_integrable(name, record)
+
+
+def _check_integrable(name: str, record: TensorVariable) -> None:
+    """Refuse laws of which quadrature does not know all that it needs."""
+    op = record.owner.op
+    wanted = (
+        f"The records behind {name!r} must be real numbers of a law of PyMC's own with a log "
+        "density, a log cdf, and derivatives of both, by which they are integrated out"
+    )
+    other = (
+        "Others are imputed by Privatized(..., local=True), or integrated out by online(); noisy "
+        "counts are NoisyCount."
+    )
+    if not isinstance(op, RandomVariable) or op.ndim_supp or np.dtype(record.dtype).kind != "f":
+        raise RecordError(f"{wanted}; got {op}. {other}")
+    try:
+        law_graphs(op, len(op.dist_params(record.owner)))
+    except Exception as error:  # whatever PyMC or PyTensor says of what they do not know
+        raise RecordError(f"{wanted}; got {op} ({shown(str(error))}). {other}") from None
 
 
 def _checked_ends(lower: Any, upper: Any) -> tuple[np.ndarray, np.ndarray]:

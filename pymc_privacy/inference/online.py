@@ -28,13 +28,16 @@ from pymc_privacy.arguments import path as checked_path
 from pymc_privacy.errors import StreamError
 from pymc_privacy.inference.stream_journal import StreamJournal
 from pymc_privacy.inference.stream_queries import Designer, Rule
-from pymc_privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
+from pymc_privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Laplace
 from pymc_privacy.model.kept import KeptOnce
 from pymc_privacy.results import stream_result
 from pymc_privacy.sanitize.queries import BinnedQuery, ClippedQuery, Query
 from pymc_privacy.targets.ibis import ParticleTarget, model_of
 
 _MOST_SUMMED = 100_000  # values of a discrete record between the ends of an interval
+_MOST_BINNED = 36.0  # epsilon at which randomized response is the truth, but for rounding
+_FURTHEST = 1000.0  # scales that Laplace noise goes beyond with probability e^-1000
+_FURTHEST_GAUSSIAN = 50.0  # where Gaussian noise is as improbable
 _PRIOR, _UPDATE, _QUERY, _RESULT = range(4)  # what generators are for
 
 
@@ -148,6 +151,9 @@ def online(
     positive("epsilon", epsilon, meaning="the privacy loss of each user")
     if not callable(queries):
         choice("queries", queries, ("binned", "clipped"), meaning="or a function that returns one")
+    if queries == "binned" and epsilon > _MOST_BINNED:
+        wanted = f'at most {_MOST_BINNED:g} for binned queries; queries="clipped" take any'
+        raise refusal("epsilon", wanted, epsilon, meaning="bins are hardly noisy beyond")
     choice("score", score, SCORES)
     draws = integer("draws", draws, least=20, meaning="particles of each cloud")
     chains = integer("chains", chains, least=1, most=1000, meaning="clouds of particles")
@@ -222,9 +228,9 @@ class Stream:
         self._target, self._designer, self._journal = target, designer, journal
         self._settings = dict(settings)
         self._answers = Answers(target.discrete)
-        self._given: list[Answer] = []
+        self._given: list[Answer] = []  # those on disk, of which the first few are taken in
         self._infos: list[list[ibis.Info]] = []
-        self._asked = 0
+        self._asked, self._closed = 0, False
         self._seed = secrets.randbits(63) if seed is None else seed
         if journal is None:
             self._clouds = self._first_clouds()
@@ -244,13 +250,13 @@ class Stream:
 
     @property
     def size(self) -> int:
-        """Return how many releases were taken in."""
+        """Return how many releases are kept; whatever else was handed to `update` is not."""
         return len(self._given)
 
     @property
     def log_evidence(self) -> float:
         """Return the log probability of all releases under the model; the mean of all clouds."""
-        logs = np.array([cloud.log_evidence for cloud in self._clouds])
+        logs = np.array([cloud.log_evidence for cloud in self._caught_up()])
         return float(np.logaddexp.reduce(logs) - np.log(len(logs)))
 
     def query(self, *, coordinate: int | None = None, **covariates: Any) -> Query:
@@ -266,15 +272,16 @@ class Stream:
         length = self._target.length
         if coordinate is None and length is not None:
             coordinate = (self.size + self._asked) % length
-        rng = self._generator(_QUERY, self.size, self._asked)
+        clouds, rng = self._caught_up(), self._generator(_QUERY, self.size, self._asked)
         self._asked += 1
-        return self._designer(rng, self._clouds, coordinate, covariates)
+        return self._designer(rng, clouds, coordinate, covariates)
 
     def update(self, query: Query | Sequence[Query], release: Any) -> ibis.Info:
         """Take in a release, or several: of one query to many users, or of a list of queries.
 
         The order is free, and so is how queries were made. Every release is on disk, if the stream
-        has a folder, before this uses it.
+        has a folder, before this uses it. If this is interrupted, `size` says how many are kept:
+        they are taken in by whatever is called next, and need not be handed in again.
 
         Parameters
         ----------
@@ -290,13 +297,9 @@ class Stream:
         answers = self._checked(query, release)
         if self._journal is not None:
             self._journal.append([_line_of(answer) for answer in answers])
-        for answer in answers:
-            self._take_in(answer)
+        self._given += answers
         self._asked = 0
-        if self._journal is not None and any(
-            info.moves for infos in self._infos[-len(answers) :] for info in infos
-        ):
-            self._keep()
+        self._caught_up()
         return _mean_info(self._infos[-1])
 
     def result(self) -> Any:
@@ -307,7 +310,7 @@ class Stream:
         ``privacy`` what is promised to the users.
         """
         draws = []
-        for chain, cloud in enumerate(self._clouds):
+        for chain, cloud in enumerate(self._caught_up()):
             rng = self._generator(_RESULT, chain, self.size)
             chosen = ibis.resample(rng, ibis.weights_of(cloud), len(cloud.particles))
             # Neighbours would be copies of each other.
@@ -335,18 +338,22 @@ class Stream:
     @property
     def log_evidence_error(self) -> float:
         """Return the standard error of the log evidence among clouds; nan of one cloud."""
-        logs = np.array([cloud.log_evidence for cloud in self._clouds])
+        logs = np.array([cloud.log_evidence for cloud in self._caught_up()])
         if len(logs) < 2:
             return float("nan")
         relative = np.exp(logs - logs.max())
         return float(relative.std(ddof=1) / relative.mean() / np.sqrt(len(logs)))
 
     def close(self) -> None:
-        """Keep the particles as they are, and give the folder free."""
-        if self._journal is not None:
+        """Keep the particles as they are, and give the folder free; update() is refused then."""
+        if self._journal is None or self._closed:
+            return
+        self._closed = True
+        try:
+            self._caught_up()
             self._keep()
+        finally:
             self._journal.close()
-            self._journal = None
 
     def __iter__(self) -> Iterator[Query]:
         while True:
@@ -373,7 +380,28 @@ class Stream:
             clouds.append(ibis.init(particles, self._target.log_prior(particles)))
         return clouds
 
+    @property
+    def _taken(self) -> int:
+        """Return how many releases the particles have taken in."""
+        return self._clouds[0].size
+
+    def _caught_up(self) -> list[ibis.State]:
+        """Take in what is kept and was not taken in yet, and return all clouds.
+
+        What an interrupted call has left behind is put right: the particles know how far they are.
+        """
+        moved = False
+        while (taken := self._taken) < len(self._given):
+            if self._answers.size != taken:
+                self._answers = Answers(self._target.discrete, self._given[:taken])
+            self._take_in(self._given[taken])
+            moved |= any(info.moves for info in self._infos[taken])
+        if moved and self._journal is not None:
+            self._keep()
+        return self._clouds
+
     def _take_in(self, answer: Answer) -> None:
+        place = self._taken
         one = Answers(self._target.discrete, [answer])
         target = ibis.Target(
             before=lambda q: (
@@ -383,14 +411,14 @@ class Stream:
         )
         clouds, infos = [], []
         for chain, cloud in enumerate(self._clouds):
-            rng = self._generator(_UPDATE, chain, self.size)
+            rng = self._generator(_UPDATE, chain, place)
             moved, info = ibis.step(rng, cloud, target)
             clouds.append(moved)
             infos.append(info)
-        self._clouds = clouds
-        self._infos.append(infos)
+        self._infos[place:] = [infos]
         self._answers.add(answer)
-        self._given.append(answer)
+        # Last, since it is what tells that the release is taken in.
+        self._clouds = clouds
 
     # -- what comes in ----------------------------------------------------------------------------
 
@@ -424,6 +452,7 @@ class Stream:
             return Answer(query, integer("release", whole, least=0, most=bins, **said), user)
         clipped = cast(ClippedQuery, query)
         number = real("release", release, **said)
+        _refuse_absurd(clipped, number)
         if isinstance(clipped.mechanism, DiscreteLaplace | DiscreteGaussian):
             if not self._target.discrete:
                 raise StreamError(
@@ -461,12 +490,13 @@ class Stream:
             journal.begin(self._identity())
         answers = [self._read(journal, line) for line in lines]
         kept = journal.kept() if first is not None else None
-        start = self._restore(journal, kept, answers) if kept is not None else 0
-        if kept is None:
+        self._given = answers
+        if kept is not None:
+            self._restore(journal, kept)
+        else:
             self._clouds = self._first_clouds()
             self._keep()
-        for answer in answers[start:]:
-            self._take_in(answer)
+        self._caught_up()
 
     def _refuse_unless_same(self, journal: StreamJournal, first: Mapping[str, Any]) -> None:
         for name, value in self._identity().items():
@@ -494,24 +524,19 @@ class Stream:
             name: np.array([getattr(cloud, name) for cloud in self._clouds])
             for name in ibis.State._fields
         }
-        infos = np.array(self._infos, dtype=float).reshape(
-            self.size, len(self._clouds), len(ibis.Info._fields)
+        infos = np.array(self._infos[: self._taken], dtype=float).reshape(
+            self._taken, len(self._clouds), len(ibis.Info._fields)
         )
         self._journal.keep(clouds | {"infos": infos})
 
-    def _restore(
-        self, journal: StreamJournal, kept: Mapping[str, np.ndarray], answers: list[Answer]
-    ) -> int:
-        """Put particles back, and return how many releases they have taken in."""
+    def _restore(self, journal: StreamJournal, kept: Mapping[str, np.ndarray]) -> None:
+        """Put particles back, with what they know."""
         size = int(kept["size"][0])
-        if size > len(answers):
+        if size > self.size:
             raise StreamError(
                 f"The particles in {journal.folder} must not know more releases than are on file; "
-                f"they have taken in {size}, and there are {len(answers)}."
+                f"they have taken in {size}, and there are {self.size}."
             )
-        for one in answers[:size]:
-            self._answers.add(one)
-            self._given.append(one)
         self._clouds = [
             ibis.State(
                 kept["particles"][k],
@@ -523,7 +548,19 @@ class Stream:
             for k in range(self._settings["chains"])
         ]
         self._infos = [[_info_of(row) for row in rows] for rows in kept["infos"]]
-        return size
+
+
+def _refuse_absurd(query: ClippedQuery, release: float) -> None:
+    """Refuse what no user can have published: taken in, it would drown what all others did."""
+    exponential = isinstance(query.mechanism, Laplace | DiscreteLaplace)
+    most = _FURTHEST if exponential else _FURTHEST_GAUSSIAN
+    nearest = min(max(release, query.lower), query.upper)
+    if abs(release - nearest) > most * float(cast(float, query.mechanism.scale)):
+        raise StreamError(
+            f"release must be at most {most:g} scales of the noise away from the query's interval, "
+            f"beyond which noise never is (its probability is below e^-1000); got {release!r} "
+            f"for {query!r}."
+        )
 
 
 def _close(numbers: Any, others: Sequence[float]) -> bool:

@@ -59,9 +59,25 @@ class StreamJournal:
         return (lines[0], lines[1:]) if lines else (None, [])
 
     def append(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        """Write lines, and wait until they are on disk."""
-        assert self._writer is not None
-        self._writer.append("\n".join(map(json.dumps, lines)))
+        """Write lines, and wait until they are on disk.
+
+        Where that fails, what is on disk is known only by reading it again.
+        """
+        if self._writer is None:
+            raise StreamError(
+                f"The stream in {self.folder} must be opened again, because it was closed, or "
+                "because what was released could not be written there; its size then says how many "
+                "releases are kept."
+            )
+        writer, self._writer = self._writer, None
+        try:
+            writer.append("\n".join(map(json.dumps, lines)))
+        except OSError as error:
+            raise StreamError(
+                f"What is released must be written to {self.folder} before it is used; that failed "
+                f"({error.strerror}). Open the stream again: its size says how many are kept."
+            ) from None
+        self._writer = writer
 
     def begin(self, identity: Mapping[str, Any]) -> None:
         """Write the first line, by which the stream is known again."""
@@ -71,12 +87,18 @@ class StreamJournal:
     def keep(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Put particles in the place of those before, all or nothing."""
         fresh = self.folder / "particles.part"
-        with open(fresh, "wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, self._cloud)
-        sync_folder(self.folder)
+        try:
+            with open(fresh, "wb") as file:
+                np.savez(file, **arrays)  # type: ignore[arg-type]
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(fresh, self._cloud)
+            sync_folder(self.folder)
+        except OSError as error:
+            raise StreamError(
+                f"Particles could not be written to {self.folder} ({error.strerror}). No release "
+                "is lost: they are computed again from what was released."
+            ) from None
 
     def kept(self) -> dict[str, np.ndarray] | None:
         """Return the particles on file, or None."""

@@ -464,6 +464,12 @@ ANSWERS = {
     "half a bin": (pmp.BinnedQuery(edges=[0.0], epsilon=1.0), 0.5),
     "nan": (pmp.ClippedQuery(lower=0, upper=1, epsilon=1), math.nan),
     "infinity": (pmp.ClippedQuery(lower=0, upper=1, epsilon=1), math.inf),
+    "far beyond Laplace noise": (pmp.ClippedQuery(lower=0, upper=1, epsilon=1), 1002.0),
+    "far below it": (pmp.ClippedQuery(lower=0, upper=1, epsilon=1), -1e308),
+    "far beyond Gaussian noise": (
+        pmp.ClippedQuery(lower=0, upper=1, mechanism=pmp.Gaussian(scale=1.0)),
+        52.0,
+    ),
     "a word": (pmp.ClippedQuery(lower=0, upper=1, epsilon=1), "1"),
     "none": (pmp.ClippedQuery(lower=0, upper=1, epsilon=1), None),
     "an empty list": (pmp.ClippedQuery(lower=0, upper=1, epsilon=1), []),
@@ -482,6 +488,32 @@ def test_answers_that_are_none_are_refused(name):
     with pytest.raises(StreamError, match=r"must|takes|is for"):
         stream.update(*ANSWERS[name])
     assert stream.size == 0
+
+
+def test_the_most_absurd_answer_that_is_taken_drowns_no_other():
+    """The posterior of the other answers stays as it was, and the evidence is a number."""
+    rng = np.random.default_rng(1)
+    query = pmp.ClippedQuery(lower=0, upper=4, epsilon=2.0)
+    answers = query.simulate(rng, rng.normal(2.0, 1.0, 40))
+    stream, other = (opened("normal", epsilon=2.0, draws=300) for _ in range(2))
+    stream.update(query, [2000.0, *answers])
+    other.update(query, [4.0, *answers])
+    for name in ("mu", "sigma"):
+        found, wanted = (s.result().posterior[name].values for s in (stream, other))
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    assert stream.log_evidence == pytest.approx(other.log_evidence - 1996 / 2)
+
+
+@pytest.mark.parametrize("kind", ["binned", "clipped"])
+@pytest.mark.parametrize("epsilon", [1e-6, 36.0])
+def test_every_epsilon_has_queries(kind, epsilon):
+    rng = np.random.default_rng(1)
+    stream = opened("normal", epsilon=epsilon, draws=60, queries=kind)
+    for record in (1.0, 2.0, 3.0):
+        query = stream.query()
+        assert query.epsilon == pytest.approx(epsilon)
+        stream.update(query, query.simulate(rng, record))
+    assert math.isfinite(stream.log_evidence)
 
 
 def test_a_batch_with_one_bad_answer_is_refused_as_a_whole():
@@ -504,6 +536,7 @@ ARGUMENTS = [
     {"epsilon": 0},
     {"epsilon": math.nan},
     {"epsilon": "1"},
+    {"epsilon": 37.0},
     {"draws": 5},
     {"draws": 10.5},
     {"chains": 0},

@@ -1,5 +1,6 @@
 """A release cannot be asked for again: none is lost, and a stream goes on bit for bit."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -102,6 +103,111 @@ def test_a_stream_that_is_killed_goes_on_bit_for_bit(tmp_path):
         assert_the_same(stream, plain)
 
 
+QUERY = pmp.BinnedQuery(edges=[0.0, 4.0], epsilon=2.0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that can be forked")
+@pytest.mark.filterwarnings("ignore:This process")
+def test_a_stream_that_dies_at_any_call_to_the_disk_goes_on_bit_for_bit(tmp_path, monkeypatch):
+    """At each write, sync, truncation and replacement in turn: before it, or halfway through it."""
+    plain = opened()
+    go_on(plain, 9)
+    calls = {name: getattr(os, name) for name in ("write", "fsync", "replace", "ftruncate")}
+
+    def dying(countdown):
+        def call(name, *given):
+            countdown[0] -= 1
+            if countdown[0] == 0:
+                if name == "write" and countdown[1]:
+                    calls["write"](given[0], given[1][: len(given[1]) // 2])
+                os._exit(9)
+            return calls[name](*given)
+
+        for name in calls:
+            monkeypatch.setattr(os, name, lambda *given, name=name: call(name, *given))
+
+    died, at = True, 0
+    while died:
+        at, folder = at + 1, tmp_path / str(at)
+        child = os.fork()
+        if child == 0:
+            dying([at, at % 2])
+            go_on(opened(folder), 9)
+            os._exit(0)
+        died = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+        with opened(folder) as stream:
+            go_on(stream, 9)
+            assert_the_same(stream, plain)
+    assert at > 20
+
+
+class Interrupted(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("where", ["_take_in", "_keep"])
+@pytest.mark.parametrize("kept", [True, False])
+def test_an_update_that_is_interrupted_is_made_up_for(tmp_path, monkeypatch, where, kept):
+    """The particles take in the release later, in its place, and files and memory agree."""
+    plain, path = opened(), tmp_path if kept else None
+    stream = opened(path)
+    for k in range(40):
+        plain.update(QUERY, k % 3)
+        if k % 4 == 0:
+            made = getattr(type(stream), where)
+
+            def interrupted(self, *given, made=made, late=k % 8 == 0):
+                if late:
+                    made(self, *given)
+                raise Interrupted
+
+            monkeypatch.setattr(type(stream), where, interrupted)
+            # Particles that were not moved are not kept.
+            with contextlib.suppress(Interrupted):
+                stream.update(QUERY, k % 3)
+            monkeypatch.undo()
+        else:
+            stream.update(QUERY, k % 3)
+        assert stream.size == k + 1
+    assert_the_same(stream, plain)
+    if kept:
+        stream.close()
+        with opened(path) as stream:
+            assert_the_same(stream, plain)
+
+
+def test_a_release_that_cannot_be_written_is_refused_until_the_stream_is_opened_again(
+    tmp_path, monkeypatch
+):
+    stream = opened(tmp_path)
+    stream.update(QUERY, 1)
+
+    def full(descriptor, data, write=os.write):
+        write(descriptor, data[:10])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(StreamError, match="No space left"):
+        stream.update(QUERY, 2)
+    monkeypatch.undo()
+    with pytest.raises(StreamError, match="opened again"):
+        stream.update(QUERY, 0)
+    assert stream.size == 1
+    stream.close()
+    with opened(tmp_path) as stream:
+        assert stream.size == 1
+
+
+def test_a_stream_that_is_closed_takes_in_nothing(tmp_path):
+    stream = opened(tmp_path)
+    stream.update(QUERY, 1)
+    stream.close()
+    stream.close()
+    with pytest.raises(StreamError, match="opened again"):
+        stream.update(QUERY, 1)
+    assert stream.result().sample_stats.sizes["release"] == stream.size == 1
+
+
 def test_particles_that_are_lost_are_computed_again(tmp_path):
     with opened(tmp_path) as stream:
         go_on(stream, 60)
@@ -162,13 +268,25 @@ def test_a_stream_is_not_opened_with_other_arguments(tmp_path, given):
     opened(tmp_path).close()
 
 
-def test_a_stream_is_not_opened_with_another_model(tmp_path):
-    opened(tmp_path).close()
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda mu, sigma: pm.Normal("x", mu, sigma),
+        lambda mu, sigma: pm.Normal("x", 1e6 + mu, 1.0 + sigma),
+        lambda mu, sigma: pm.Normal("x", 1e6 + mu, 2.0 + sigma),
+    ],
+    ids=["prior", "far", "far and wide"],
+)
+def test_a_stream_is_not_opened_with_another_model(tmp_path, law):
+    """Nor with one that differs only where records are."""
+    given = {"epsilon": 2.0, "draws": 60, "chains": 2, "random_seed": 5, "path": tmp_path}
     with pm.Model():
-        mu = pm.Normal("mu", 0, 21)
-        other = pm.Normal("x", mu, pm.HalfNormal("sigma", 5))
+        far = pm.Normal("x", 1e6 + pm.Normal("mu", 0, 20), 1.5 + pm.HalfNormal("sigma", 5))
+    pmp.online(far, **given).close()
+    with pm.Model():
+        other = law(pm.Normal("mu", 0, 20), pm.HalfNormal("sigma", 5))
     with pytest.raises(StreamError, match="model="):
-        pmp.online(other, epsilon=2.0, draws=60, chains=2, random_seed=5, path=tmp_path)
+        pmp.online(other, **given)
 
 
 def test_a_folder_is_written_by_one_stream_at_a_time(tmp_path):
