@@ -23,6 +23,7 @@ from pymc_privacy.errors import (
 )
 from pymc_privacy.mechanisms import Mechanism
 from pymc_privacy.model.acceptance_bounds import acceptance_bounds
+from pymc_privacy.model.group_sizes import rows_of_groups
 from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.releases import is_release
 from pymc_privacy.model.sized_records import is_sized, size_of
@@ -315,6 +316,12 @@ def blank_absent_records(result: xr.DataTree, model: Model) -> None:
                 rows = kept[rv.name].dims[2]
                 there = xr.DataArray(np.arange(kept.sizes[rows]), dims=rows)
                 kept[rv.name] = kept[rv.name].where(there < kept[size_of(rv).name])
+        for records, sizes in rows_of_groups(model).items():
+            if records.name in kept and sizes.size.name in kept:
+                there = sizes.rank < kept[sizes.size.name].values[..., sizes.group]
+                rows = kept[records.name]
+                exists = xr.DataArray(there, dims=rows.dims[:3])
+                kept[records.name] = rows.where(exists)
         result[group] = xr.DataTree(kept)
 
 

@@ -109,9 +109,9 @@ def test_no_modules_import_each_other_in_a_circle():
 
 def test_each_sampler_is_one_stem_in_three_rooms():
     targets = {path.stem for path in (PACKAGE / "targets").glob("*.py")}
-    # An ascent draws no posterior, a stream has its own loop, independent draws need none, and
-    # fresh databases, and effects of groups, are part of Interweave: these have no step method.
-    without = {"ascent", "ibis", "importance", "refresh", "group_effects"}
+    # An ascent draws no posterior, a stream has its own loop, independent draws need none; fresh
+    # databases, effects and sizes of groups are part of Interweave: these have no step method.
+    without = {"ascent", "ibis", "importance", "refresh", "group_effects", "group_sizes"}
     samplers = targets - {"__init__", "base", "by_address"} - without
     assert without <= {path.stem for path in (PACKAGE / "algorithms").glob("*.py")}
     assert samplers == {"record_sweep", "interweave", "count_states", "birth_death", "lattice_walk"}

@@ -18,6 +18,7 @@ from pymc_privacy.certificate.base import (
     prior_pairs,
 )
 from pymc_privacy.certificate.group_effects import compare_effects
+from pymc_privacy.certificate.group_sizes import compare_sizes
 from pymc_privacy.certificate.parameters import compare_parameters
 from pymc_privacy.certificate.records import compare_records
 from pymc_privacy.densities.noise import noise_of
@@ -25,6 +26,7 @@ from pymc_privacy.densities.parameters import Detail
 from pymc_privacy.errors import CertificateError
 from pymc_privacy.model.database import Database, check_locality
 from pymc_privacy.model.group_effects import GroupEffects
+from pymc_privacy.model.group_sizes import GroupSizes
 from pymc_privacy.model.points import Point, prior_points
 from pymc_privacy.targets.base import ParameterProgram
 from pymc_privacy.targets.group_effects import (
@@ -34,6 +36,7 @@ from pymc_privacy.targets.group_effects import (
     compile_effects,
     noise_precision_of,
 )
+from pymc_privacy.targets.group_sizes import SizesProgram, compile_sizes
 from pymc_privacy.targets.record_sweep import (
     RecordProgram,
     RecordTarget,
@@ -118,6 +121,24 @@ class Certifier:
         )
         return EffectTarget(effects, program, noise_precision_of(effects, databases))
 
+    def size_programs(
+        self,
+        sizes: Sequence[GroupSizes],
+        databases: Sequence[Database],
+        compile_kwargs: dict | None,
+    ) -> list[SizesProgram]:
+        """Return the draws of numbers of records of groups, compared with the model."""
+        return [
+            certified(
+                [lambda s=s: compile_sizes(self._model, s, databases, compile_kwargs)],  # type: ignore[misc]
+                lambda program, s=s: compare_sizes(  # type: ignore[misc]
+                    program, s, self.reference, self.pairs
+                ),
+                what=f"the numbers {s.size.name!r}",
+            )
+            for s in sizes
+        ]
+
     def record_target(
         self, database: Database, compile_kwargs: dict | None, fraction: float = 1.0
     ) -> RecordTarget:
@@ -180,8 +201,11 @@ class Certifier:
         targets: Sequence[RecordTarget],
         program: ParameterProgram | None = None,
         moved_by_group: EffectTarget | NoEffects | None = None,
+        sizes: Sequence[tuple[GroupSizes, SizesProgram]] = (),
     ) -> Iterator[Comparison]:
         """Compare sweeps of records, and moves of their parameters, where a chain has come to."""
+        for numbers, draws in sizes:
+            yield from compare_sizes(draws, numbers, self.reference, pairs)
         databases = [target.database for target in targets]
         carried: list[Database] = []
         if isinstance(moved_by_group, EffectTarget):

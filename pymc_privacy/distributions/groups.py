@@ -10,6 +10,7 @@ from pymc_privacy._compat import Constant, Model, TensorVariable, Variable, ance
 from pymc_privacy.arguments import integers, shown
 from pymc_privacy.errors import MechanismError, RecordError, ReleaseError
 from pymc_privacy.mechanisms import AdditiveMechanism, Mechanism, PostProcessed
+from pymc_privacy.model.group_sizes import number_of_groups as length_of
 from pymc_privacy.model.locality import number_of_rows
 from pymc_privacy.model.releases import release_numbers
 from pymc_privacy.model.sized_records import is_sized
@@ -72,3 +73,21 @@ def number_of_groups(
             f"got {groups - 1}."
         )
     return known
+
+
+def check_numbers(
+    name: str,
+    numbers: tuple[TensorVariable, np.ndarray],
+    by: np.ndarray | None = None,
+    groups: int | None = None,
+) -> None:
+    """Refuse a release of records of groups that is not one total for each of these groups."""
+    size, group = numbers
+    known = length_of(size)
+    if by is None or not np.array_equal(by, group) or groups != known:
+        raise ReleaseError(
+            f"The release {name!r} must have one total for each group of its records, because "
+            f"{size.name!r} says how many there are in each: give it by= as the records have it, "
+            f"and as many groups as {size.name!r} has numbers, {known}; got "
+            f"{'no by=' if by is None else f'other groups, {groups} of them'}."
+        )

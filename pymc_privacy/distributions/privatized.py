@@ -17,7 +17,11 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.arguments import flag, shown
 from pymc_privacy.distributions.curation import as_curated
-from pymc_privacy.distributions.groups import group_of_each_record, number_of_groups
+from pymc_privacy.distributions.groups import (
+    check_numbers,
+    group_of_each_record,
+    number_of_groups,
+)
 from pymc_privacy.distributions.record_checks import (
     check_categories,
     check_data_behind,
@@ -34,6 +38,7 @@ from pymc_privacy.mechanisms import (
 )
 from pymc_privacy.model.assignment import assign_records
 from pymc_privacy.model.finite import refuse_single_precision
+from pymc_privacy.model.group_sizes import counts_groups, only_existing, plain_rows
 from pymc_privacy.model.locality import find_records, with_known_width
 from pymc_privacy.model.releases import (
     PrivatizedRV,
@@ -136,11 +141,13 @@ class Privatized(Distribution):
         local = flag("local", local, error=ReleaseError)
         _check_mechanism(mechanism)
         contributions = _as_contributions(name, contributions)
+        contributions, numbers = plain_rows(contributions, model)
         check_data_behind(name, contributions, model)
         contributions = with_known_width(contributions, model)
         refuse_dependent_rows(name, contributions, model)
         check_draws(name, contributions, model)
-        records = find_records(name, contributions, model)
+        # Numbers of records are no records, and may be released like them.
+        records = [rv for rv in find_records(name, contributions, model) if not counts_groups(rv)]
         grouping: dict[str, Any] = {}
         if by is not None:
             if local:
@@ -150,6 +157,8 @@ class Privatized(Distribution):
             by = group_of_each_record(name, by, contributions, mechanism, model)
             groups = number_of_groups(name, by, observed, dims, model, contributions)
             grouping = {"by": by, "groups": groups}
+        if numbers is not None:
+            check_numbers(name, numbers, **grouping)
         if observed is not None:
             observed = check_release(
                 name,
@@ -163,6 +172,8 @@ class Privatized(Distribution):
         check_integers(name, contributions, mechanism)
         check_categories(name, contributions, mechanism, local=local)
         contributions = _of_existing_records(name, contributions, records, local=local)
+        if numbers is not None:
+            contributions = only_existing(contributions, *numbers)
         release = super().__new__(
             cls,
             name,

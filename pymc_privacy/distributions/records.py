@@ -21,6 +21,7 @@ from pymc_privacy._compat import (
     modelcontext,
 )
 from pymc_privacy.arguments import integer, refusal, shown
+from pymc_privacy.distributions.records_by_group import by_group, check_by
 from pymc_privacy.errors import RecordError
 from pymc_privacy.model.marks import Parameter, Record, mark
 from pymc_privacy.model.prior_tail import reach_of_prior
@@ -42,7 +43,7 @@ class Records(Distribution):
         The law of one record, made with ``.dist()``: ``pm.Normal.dist(mu, sigma)``. It may be
         computed from other `Records` of the same size, row by row.
     size : TensorVariable
-        A discrete random variable of the model.
+        A discrete random variable of the model: one number, or with ``by`` one for each group.
     capacity : int, optional
         More records than this are ruled out, as if the prior of the size ended here. By default
         the upper bound of the size's prior; where a Poisson, negative binomial or geometric prior
@@ -50,6 +51,10 @@ class Records(Distribution):
         `capacity_for`.
     dims : str or sequence of str, optional
         The first names the rows.
+    by : array_like of int, optional
+        The public group of each row, counted from 0, where the size is a vector: of the rows of
+        group g the first ``size[g]`` exist. There are as many rows of a group as it may have
+        records, where the prior of its size must end. Such records are released by the same groups.
 
     Raises
     ------
@@ -85,6 +90,20 @@ class Records(Distribution):
     ...     )
     >>> x.type.shape
     (200,)
+
+    Two regions, each with an unknown number of people, at most forty:
+
+    >>> import numpy as np
+    >>> region = np.repeat([0, 1], 40)
+    >>> with pm.Model() as model:
+    ...     p = pm.Beta("p", 1, 1, shape=2)
+    ...     n = pm.DiscreteUniform("n", 1, 40, shape=2)
+    ...     x = pmp.Records("x", pm.Bernoulli.dist(p[region]), size=n, by=region)
+    ...     noise = pmp.Laplace(epsilon=1.0, sensitivity=1.0)
+    ...     yes = pmp.Privatized("yes", x, noise, by=region, observed=[7.2, 21.9])
+    ...     n_dp = pmp.Privatized("n_dp", n, noise, local=True, observed=[20.3, 31.4])
+    >>> yes.type.shape
+    (2,)
     """
 
     rv_type = RecordsRV
@@ -97,12 +116,16 @@ class Records(Distribution):
         size: Any,
         capacity: int | None = None,
         dims: Any = None,
+        by: Any = None,
     ) -> TensorVariable:
         """Add the records to the model on the context stack."""
         model = modelcontext(None)
         check_new_name(name, model, RecordError)
         dims = (dims,) if isinstance(dims, str) else dims
         _check_law(name, dist)
+        check_by(name, size, by, capacity)
+        if by is not None:
+            return by_group(name, dist, size, by, dims, model)
         size = _check_size(name, size, dist, model)
         if capacity is None:
             capacity = _capacity(name, size, dims, model)

@@ -11,6 +11,7 @@ from pymc_privacy.model.cells import may_be_counted
 from pymc_privacy.model.domains import may_leave_domain
 from pymc_privacy.model.effects import shared_effects
 from pymc_privacy.model.group_effects import group_effects
+from pymc_privacy.model.group_sizes import counts_groups
 from pymc_privacy.model.marks import Parameter, Record, is_record, mark, sampler_of, unmark
 from pymc_privacy.model.sized_records import is_sized, sizes_of
 from pymc_privacy.model.start import start_of
@@ -38,7 +39,8 @@ def assign_records(
     for rv in effects:
         unmark(rv)
     together = [rv for rv in together if rv not in effects]
-    fixed = {*together, *sizes_of(model)}
+    by_group = [rv for rv in model.free_RVs if counts_groups(rv)]
+    fixed = {*together, *sizes_of(model), *by_group}
     for rv in model.free_RVs:
         if rv not in fixed and sampler_of(rv) in _WITH_RECORDS:
             unmark(rv)
@@ -51,9 +53,9 @@ def assign_records(
     # A parameter of both moves with the records of unknown number, which need it more.
     parameters = [rv for rv in parameters if rv not in taken]
     counted = bool(parameters) and not taken and all(map(may_be_counted, known))
-    sampler = "count_states" if counted else "interweave"
+    sampler = "count_states" if counted and not by_group else "interweave"
     for rv in known:
-        mark(rv, Record, sampler if parameters else "record_sweep")
+        mark(rv, Record, sampler if parameters or by_group else "record_sweep")
     for rv in parameters:
         mark(rv, Parameter, sampler)
 

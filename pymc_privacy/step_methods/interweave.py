@@ -20,6 +20,7 @@ from pymc_privacy.step_methods.base import Common, Courier, reals
 from pymc_privacy.step_methods.record_sweep import sweep, sweep_statistics
 from pymc_privacy.targets.by_address import MovesByAddress
 from pymc_privacy.targets.group_effects import as_databases
+from pymc_privacy.targets.group_sizes import sizes_that_move
 from pymc_privacy.targets.interweave import compile_parameters
 from pymc_privacy.targets.refresh import FreshDatabases
 
@@ -125,6 +126,7 @@ class Interweave(Courier):
             )
         refuse_left_behind(model, records)
         databases = self.databases = find_databases(model, records)
+        sizes, parameters = sizes_that_move(model, databases, parameters)
         effects, parameters = apart(model, records, parameters)
         together = [*as_databases(model, effects), *databases]
         self._certifier = Certifier(model, [value.name for value in parameters])
@@ -135,6 +137,8 @@ class Interweave(Courier):
             together,
         )
         self._effects = self._certifier.effect_target(effects, databases, compile_kwargs)
+        programs = self._certifier.size_programs(sizes, databases, compile_kwargs)
+        self._sizes = list(zip(sizes, programs, strict=True))
         self._plan = adaptation.plan(
             self._program.traits, centred_steps=centred_steps, noncentred_steps=noncentred_steps
         )
@@ -167,6 +171,8 @@ class Interweave(Courier):
         if self._program.size:
             info = self._move_parameters(point)
         by_group = self._effects.move(self.rng, point)
+        for _, program in self._sizes:
+            program.move(self.rng, point)
         swept = () if self.leaves_records and self._program.integrates else self._targets
         infos = [sweep(self.rng, point, target) for target in swept]
         return sweep_statistics(infos) | {
@@ -200,6 +206,8 @@ class Interweave(Courier):
     def _compared(self, point: Point) -> Iterator[Comparison]:
         certifier, program = self._certifier, self._program
         if not program.size:
-            return certifier.compare_swept(after_tuning(point), self._targets, None, self._effects)
-        pairs = after_tuning(point, a_step_away(program, point, self.learnt.centred))
-        return certifier.compare_swept(pairs, self._targets, program, self._effects)
+            pairs, moved = after_tuning(point), None
+        else:
+            pairs = after_tuning(point, a_step_away(program, point, self.learnt.centred))
+            moved = program
+        return certifier.compare_swept(pairs, self._targets, moved, self._effects, self._sizes)
