@@ -1,12 +1,13 @@
 """Coverage of census-style noisy totals: analysed with their noise, and taken at face value.
 
-    python -m benchmarks.census [--replicates 200] [--workers 2] [--docs]
+    python -m benchmarks.census [--replicates 200] [--workers 2] [--draws 600] [--docs]
 
 A county of tracts of blocks. Parameters are drawn from their prior, counts from the parameters;
 blocks and tracts are published with discrete Gaussian noise of known variances, the county's
 total exactly. Then 90 % intervals of all parameters cover the truth in 90 % of replicates, on
-average over the prior, if and only if the posterior is right. The naive analysis takes the noisy
-blocks as counts, negative ones as zero.
+average over the prior, if and only if the posterior is right and chains are long enough: two of
+them, whose effective draws and r-hat are kept. The share of draws below the truth is then uniform,
+which is tested too. The naive analysis takes the noisy blocks as counts, negative ones as zero.
 """
 
 from __future__ import annotations
@@ -19,15 +20,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from arviz_stats.base import array_stats
+from scipy import stats
 
 import pymc_privacy as pmp
-from benchmarks.measuring import timed_sample
+from benchmarks.measuring import effective, timed_sample
 from benchmarks.papers.pages import Row, command, mean_and_error, remarks
 
 TRACTS, BLOCKS = 6, 12
 BLOCK_VARIANCE, TRACT_VARIANCE = 25.0, 4.0
 NAMES = ("level", "slope", "spread")
 LEVEL = 0.9
+CHAINS, TUNE, NAIVE_DRAWS = 2, 300, 300
 DOCS = Path(__file__).parents[1] / "docs" / "census.md"
 
 
@@ -98,10 +102,24 @@ def naive_model(county: County) -> pm.Model:
     return model
 
 
-def fit(model: pm.Model, seed: int, draws: int) -> dict[str, np.ndarray]:
-    posterior, _ = timed_sample(draws, tune=draws, model=model, chains=1, random_seed=seed)
+class Fit(NamedTuple):
+    """Draws of all chains together, by name, and how well these have mixed."""
+
+    draws: dict[str, np.ndarray]
+    effective: float
+    """The smallest number of effective draws of a parameter."""
+    r_hat: float
+
+
+def fit(model: pm.Model, seed: int, draws: int, *, chains: int) -> Fit:
+    posterior, _ = timed_sample(draws, tune=TUNE, model=model, chains=chains, random_seed=seed)
     names = [*NAMES, *(["count"] if "count" in posterior else [])]
-    return {name: posterior[name].values.reshape(-1, *posterior[name].shape[2:]) for name in names}
+    values = {name: posterior[name].values for name in names}
+    return Fit(
+        {name: value.reshape(-1, *value.shape[2:]) for name, value in values.items()},
+        min(effective(values[name]) for name in NAMES),
+        max(float(array_stats.rhat(values[name], chain_axis=0, draw_axis=1)) for name in NAMES),
+    )
 
 
 def interval(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -113,13 +131,19 @@ def replicate(rng: np.random.Generator, draws: int) -> dict[str, Any]:
     logging.getLogger("pymc").setLevel(logging.ERROR)
     county = simulate(rng)
     row: dict[str, Any] = {}
-    for name, model in (("exact", exact_model(county)), ("naive", naive_model(county))):
-        drawn, row[name] = fit(model, int(rng.integers(2**31)), draws), {}
+    for name, model, length, chains in (
+        ("exact", exact_model(county), draws, CHAINS),
+        ("naive", naive_model(county), NAIVE_DRAWS, 1),
+    ):
+        found = fit(model, int(rng.integers(2**31)), length, chains=chains)
+        drawn, row[name] = found.draws, {}
         for parameter in NAMES:
             low, high = interval(drawn[parameter])
             truth = county.truth[parameter]
             error = drawn[parameter].mean() - truth
             row[name][parameter] = [float(low <= truth <= high), high - low, error]
+            row[name][f"{parameter} below"] = float(np.mean(drawn[parameter] < truth))
+        row[name] |= {"effective": found.effective, "r_hat": found.r_hat}
         if name == "exact":
             low, high = interval(drawn["count"])
             covered = (low <= county.counts) & (county.counts <= high)
@@ -163,12 +187,21 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
             covered, spread = mean_and_error(covering[0])
             cells += [f"{covered:.2f} ± {spread:.2f}", f"{covering[1].mean():.2f}", error]
         lines.append("| " + " | ".join(cells) + " |")
-    note = f"{len(done)} simulated counties; ± is one standard error.{remarks(rows)}"
+    mixed = [(row["exact"]["effective"], row["exact"]["r_hat"]) for row in done]
+    below = np.array([[row["exact"][f"{name} below"] for name in NAMES] for row in done]).T
+    uniform = ", ".join(f"{stats.kstest(u, 'uniform').pvalue:.2f}" for u in below)
+    note = (
+        f"{len(done)} simulated counties; ± is one standard error. Chains with the noise have "
+        f"{min(m[0] for m in mixed):.0f} effective draws of a parameter or more, half of them "
+        f"{np.median([m[0] for m in mixed]):.0f} or more; r-hat is at most "
+        f"{max(m[1] for m in mixed):.3f}. The share of draws below the truth is tested to be "
+        f"uniform (Kolmogorov and Smirnov): p = {uniform} for {', '.join(NAMES)}.{remarks(rows)}"
+    )
     return "\n".join(lines) + "\n\n" + note
 
 
 def main() -> None:
-    command(__doc__.splitlines()[0], study, table, "census", replicates=200, page=DOCS, draws=400)
+    command(__doc__.splitlines()[0], study, table, "census", replicates=200, page=DOCS, draws=600)
 
 
 if __name__ == "__main__":

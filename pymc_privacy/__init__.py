@@ -72,6 +72,7 @@ from pymc_privacy.plots import (
 )
 from pymc_privacy.published.nmf import read_nmf
 from pymc_privacy.published.nmf_simulation import simulate_nmf
+from pymc_privacy.published.other_tools import from_registry_entry, read_dp_wizard
 from pymc_privacy.sanitize import (
     CompositionRelease,
     GroupedComposition,
@@ -189,6 +190,7 @@ __all__ = [
     "expected_acceptance",
     "from_opendp",
     "from_opendp_summary",
+    "from_registry_entry",
     "importance_sample",
     "joint_guarantee",
     "likelihood_ratio",
@@ -217,6 +219,7 @@ __all__ = [
     "precise_quantiles",
     "private_quantile",
     "read_card",
+    "read_dp_wizard",
     "read_nmf",
     "read_ptable",
     "registry_entry",

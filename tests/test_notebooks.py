@@ -1,9 +1,11 @@
 """Every notebook is short, asks, shows and answers; and it runs, as every page of the docs does."""
 
+import json
 import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 nbformat = pytest.importorskip("nbformat", reason="install pymc-privacy[test] to run notebooks")
@@ -14,8 +16,8 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
-def test_there_are_eleven():
-    assert len(NOTEBOOKS) == 11
+def test_there_are_twelve():
+    assert len(NOTEBOOKS) == 12
 
 
 @each_notebook
@@ -45,6 +47,21 @@ def test_every_notebook_is_on_the_site(path):
     page = (ROOT / "docs" / "notebooks.md").read_text()
     assert f"(notebooks/{path.name})" in page
     assert f"\nnotebooks/{path.stem}\n" in page
+    assert f"(images/gallery/{path.stem}.png)" in page
+
+
+@each_notebook
+def test_the_gallery_shows_each_by_its_own_last_figure(path):
+    from scripts import draw_gallery
+
+    picture = ROOT / "docs" / "images" / "gallery" / f"{path.stem}.png"
+    assert picture.stat().st_size < 20_000
+    with draw_gallery.Image.open(picture) as stored:
+        shown = np.asarray(stored.convert("RGB"), dtype=float)
+    [*_, last] = draw_gallery.figures(json.loads(path.read_text()))
+    drawn = np.asarray(draw_gallery.thumbnail(last).convert("RGB"), dtype=float)
+    # Colours are chosen a little differently by another version of Pillow.
+    assert np.abs(shown - drawn).mean() < 4.0, "python scripts/draw_gallery.py"
 
 
 PAGES = sorted(p for p in (ROOT / "docs").rglob("*.md") if "_build" not in p.parts)

@@ -246,14 +246,17 @@ def shift(cell, move, totals, starts, rows, entries, release, scale, gaussian):
     change = 0.0
     for e in range(starts[cell], starts[cell + 1]):
         r = rows[e]
-        before = abs(release[r] - totals[r]) / scale[r]
+        before = log_eta(r, totals[r], release, scale, gaussian)
         totals[r] += entries[e] * move
-        after = abs(release[r] - totals[r]) / scale[r]
-        if gaussian[r]:
-            change += 0.5 * (before * before - after * after)
-        else:
-            change += before - after
+        change += log_eta(r, totals[r], release, scale, gaussian) - before
     return change
+
+
+@compiled
+def log_eta(row, total, release, scale, gaussian):
+    """Return the log density of one release given its total, up to a constant."""
+    distance = abs(release[row] - total) / scale[row]
+    return -0.5 * distance * distance if gaussian[row] else -distance
 
 
 @compiled

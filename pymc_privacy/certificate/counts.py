@@ -29,7 +29,7 @@ from scipy import special
 
 from pymc_privacy._compat import Model, Variable
 from pymc_privacy.algorithms import birth_death, lattice_walk
-from pymc_privacy.algorithms.proposals import poisson_carry
+from pymc_privacy.algorithms.proposals import poisson_carry, tree_draws
 from pymc_privacy.certificate.base import (
     Comparison,
     Pair,
@@ -74,6 +74,10 @@ def compare_lattice(
     for label, here, there in pairs:
         before = reference.terms(here)
         yield from _moves(lattice, reference, names, before, here, label)
+        if lattice.draws is not None:
+            rates = lattice.draws.rates_at(here)
+            yield _poisson(lattice, before, here, rates, label)
+            yield from _drawn(lattice, here, rates, label)
         if lattice.carry is not None:
             yield from _carried(lattice, reference, (here, there), label)
 
@@ -159,9 +163,7 @@ def _carried(
     program = carry.at(here)
     log_g, rates = program(carry.layout.flatten(here), counts)
     before = reference.terms(here)
-    own = special.xlogy(counts, rates) - rates - special.gammaln(counts + 1.0)
-    what = f"the log probability of each Poisson count ({label})"
-    yield Comparison(what, before.by_name[carry.counts].ravel(), own, before.scale)
+    yield _poisson(lattice, before, here, rates, label)
     moved = here | carry.layout.unflatten(carry.layout.flatten(there))
     seen = more if carry.sees_counts else counts
     there_g, _ = program(carry.layout.flatten(there), seen)
@@ -177,6 +179,28 @@ def _carried(
         found = poisson_carry.carry(rng, people, some, other, groups)
         what = f"exact totals of carried counts ({label})"
         yield Comparison(what, lattice.exact @ people, lattice.exact @ found)
+
+
+def _poisson(
+    lattice: LatticeTarget, before: Terms, here: Point, rates: np.ndarray, label: str
+) -> Comparison:
+    """Compare the law of counts with the rates that are computed for them."""
+    counts = lattice.read(here)
+    own = special.xlogy(counts, rates) - rates - special.gammaln(counts + 1.0)
+    what = f"the log probability of each Poisson count ({label})"
+    return Comparison(what, before.by_name[lattice.name].ravel(), own, before.scale)
+
+
+def _drawn(
+    lattice: LatticeTarget, here: Point, rates: np.ndarray, label: str
+) -> Iterator[Comparison]:
+    """Compare exact totals before and after counts are drawn at once."""
+    assert lattice.draws is not None  # or there is nothing to compare
+    counts, rng = lattice.read(here), np.random.default_rng(7)
+    for trees in lattice.draws.ways:
+        found, _ = tree_draws.step(rng, counts, trees, measurements=lattice.noisy, rates=rates)
+        what = f"exact totals of counts that are drawn at once ({label})"
+        yield Comparison(what, lattice.exact @ counts, lattice.exact @ found)
 
 
 # Records that are known by counts.

@@ -24,11 +24,10 @@ class LatticeWalk(Courier):
     """Update latent counts, given noisy totals of them and keeping all exact ones.
 
     Chosen by `pm.sample` for the counts of every :class:`~pymc_privacy.LinearMeasurements`. Cells
-    move alone where no exact total holds them, and exchange counts with cells that are held by
-    the same totals. Where exact totals cross (the margins of a table with two ways), vectors of
-    the integer kernel of the totals are added too, so that all tables can be reached. Cells also
-    exchange counts within noisy totals. Poisson counts move together with their parameters (some
-    at a time, of more than 50) too, which matters where there is much noise.
+    move alone where no exact total holds them, and exchange counts with cells that the same totals
+    hold, exact or noisy. Where exact totals cross (the margins of a table with two ways), vectors
+    of their integer kernel are added, so that all tables can be reached. Poisson counts move with
+    their parameters too; and all at once, as far as totals are nested, drawn given all else.
 
     Parameters
     ----------
@@ -53,9 +52,9 @@ class LatticeWalk(Courier):
 
     Notes
     -----
-    Statistics: ``lattice_walk_accept``, ``lattice_walk_pair_accept`` and
-    ``lattice_walk_direction_accept``, the fractions of moves of each kind that were accepted, and
-    ``lattice_walk_carry_accept``, that of parameters with counts; nan where there are none.
+    Statistics: ``lattice_walk_accept``, ``lattice_walk_pair_accept``,
+    ``lattice_walk_direction_accept`` and ``lattice_walk_carry_accept``, the fractions of accepted
+    moves, and ``lattice_walk_drawn``, of the cells drawn at once; nan where there are none.
 
     %(examples)s
     >>> with pm.Model() as model:
@@ -81,6 +80,7 @@ class LatticeWalk(Courier):
             "lattice_walk_pair_accept",
             "lattice_walk_direction_accept",
             "lattice_walk_carry_accept",
+            "lattice_walk_drawn",
         ),
     }
     shown: ClassVar[dict] = {"lattice_walk_accept": "Counts"}
@@ -115,13 +115,14 @@ class LatticeWalk(Courier):
         return tuple(adaptation.init(*lattice.sizes) for lattice in self._lattices)
 
     def _iterate(self, point: Point) -> dict[str, Any]:
-        """Carry each vector of counts along with its parameters, then make some sweeps of it."""
+        """Carry counts along with their parameters, draw many at once, and make sweeps."""
         found, learnt = [], []
         for lattice, known in zip(self._lattices, self.learnt, strict=True):
             known, carried = self._carry(lattice, known, point)
+            drawn = lattice.draw(self.rng, point)
             known, swept = self._sweep(lattice, known, point)
             learnt.append(known._replace(steps=known.steps + 1))
-            found.append((*swept, carried))
+            found.append((*swept, carried, drawn))
         self.learnt = tuple(learnt)
         names = list(self.stats_dtypes_shapes)[1:]
         return {

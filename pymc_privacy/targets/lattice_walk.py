@@ -20,7 +20,9 @@ from pymc_privacy._compat import (
 )
 from pymc_privacy.algorithms import lattice_walk
 from pymc_privacy.algorithms.numerics.integer_kernel import Fibre, equal_columns, fibre_of
+from pymc_privacy.algorithms.proposals import tree_draws
 from pymc_privacy.algorithms.proposals.poisson_carry import Held, held
+from pymc_privacy.algorithms.proposals.tree_draws import Trees, trees_of
 from pymc_privacy.distributions.measured_totals import (
     is_bound,
     is_exact,
@@ -122,8 +124,7 @@ class CarryProgram:
         self, model: Model, counts: TensorVariable, moves: Fibre, compile_kwargs: dict | None
     ):
         shape = shape_of(model, counts)
-        rate = counts.owner.op.dist_params(counts.owner)[0]
-        [rates] = model.replace_rvs_by_values([pt.broadcast_to(rate, shape).ravel()])
+        [rates] = model.replace_rvs_by_values([_rates(model, counts)])
         above = set(ancestors([rates]))
         own = [v for v in model.continuous_value_vars if v in above]
         known = {counts, *measurements_of(model, counts)}
@@ -161,6 +162,11 @@ class CarryProgram:
 
         return program
 
+    def rates_at(self, point: Point) -> np.ndarray:
+        """Return the rate of each count at a point."""
+        counts = np.zeros(math.prod(self._shape), dtype=np.int64)
+        return self.at(point)(self.layout.flatten(point), counts)[1]
+
 
 def carry_program(
     model: Model, counts: TensorVariable, moves: Fibre, compile_kwargs: dict | None
@@ -170,6 +176,49 @@ def carry_program(
         return None
     program = CarryProgram(model, counts, moves, compile_kwargs)
     return program if program.layout.size else None
+
+
+class TreeDraws(NamedTuple):
+    """Cells that are drawn at once, and their rates."""
+
+    ways: tuple[tuple[Trees, ...], ...]
+    """All cells, or those of each total of a release, one release after the other."""
+    rates_at: Callable[[Point], np.ndarray]
+
+
+def draws_of(
+    model: Model,
+    counts: TensorVariable,
+    noisy: lattice_walk.Measurements,
+    carry: CarryProgram | None,
+    compile_kwargs: dict | None,
+) -> TreeDraws | None:
+    """Find the cells within which totals are nested, where counts are Poisson and nothing more."""
+    if not isinstance(counts.owner.op, PoissonRV) or _weights(model, counts):
+        return None
+    exact = known_totals(model, counts).exact
+    cells = np.arange(exact.shape[1])
+    ways: tuple[tuple[Trees, ...], ...] = (trees_of(noisy, exact, [cells]),)
+    if not ways[0]:
+        several = (equal_columns(matrix) for matrix in _of_several(model, counts))
+        ways = tuple(trees_of(noisy, exact, [g for g in way if g.size > 1]) for way in several)
+    ways = tuple(way for way in ways if way)
+    if not ways:
+        return None
+    if carry is not None:
+        return TreeDraws(ways, carry.rates_at)
+    [rates] = model.replace_rvs_by_values([_rates(model, counts)])
+    above = set(ancestors([rates]))
+    held = [v for v in model.value_vars if v in above]
+    function = compile_graph(held, rates, **(compile_kwargs or {}))
+    names = [v.name for v in held]
+    return TreeDraws(ways, lambda point: function(*(point[name] for name in names)))
+
+
+def _rates(model: Model, counts: TensorVariable) -> TensorVariable:
+    """Return the rates of Poisson counts as one vector."""
+    rate = counts.owner.op.dist_params(counts.owner)[0]
+    return pt.broadcast_to(rate, shape_of(model, counts)).ravel().astype("float64")
 
 
 def blocks_of(sizes: Sequence[int]) -> tuple[np.ndarray, ...]:
@@ -239,6 +288,7 @@ class LatticeTarget(NamedTuple):
     fibre: Fibre
     density: CellDensity
     carry: CarryProgram | None
+    draws: TreeDraws | None
     exact: sparse.csr_array
     """The matrix of the exact totals."""
     exact_names: Sequence[str]
@@ -265,6 +315,18 @@ class LatticeTarget(NamedTuple):
         """Return the counts of a point as one vector."""
         return np.array(point[self.name], dtype=np.int64).ravel()
 
+    def draw(self, rng: np.random.Generator, point: Point) -> float:
+        """Draw the counts of one way at once, in the point; return the fraction that was."""
+        if self.draws is None:
+            return math.nan
+        ways, rates_at = self.draws
+        trees = ways[int(rng.integers(len(ways)))] if len(ways) > 1 else ways[0]
+        counts, info = tree_draws.step(
+            rng, self.read(point), trees, measurements=self.noisy, rates=rates_at(point)
+        )
+        self.write(point, counts)
+        return info.fraction
+
     def write(self, point: Point, counts: np.ndarray) -> None:
         """Put counts into a point."""
         here = point[self.name]
@@ -275,13 +337,15 @@ def lattice_target(
     model: Model, counts: TensorVariable, compile_kwargs: dict | None = None, *, carries: bool
 ) -> LatticeTarget:
     """Compile the moves of some counts; with ``carries`` also those of their parameters."""
-    moves = fibre(model, counts)
+    moves, noisy = fibre(model, counts), noisy_totals(model, counts)
+    carry = carry_program(model, counts, moves, compile_kwargs) if carries else None
     return LatticeTarget(
         model.rvs_to_values[counts].name,
-        noisy_totals(model, counts),
+        noisy,
         moves,
         compile_cell_density(model, counts, compile_kwargs),
-        carry_program(model, counts, moves, compile_kwargs) if carries else None,
+        carry,
+        draws_of(model, counts, noisy, carry, compile_kwargs),
         known_totals(model, counts).exact,
         [m.name for m in measurements_of(model, counts) if is_exact(m)],
         [m.name for m in measurements_of(model, counts) if is_bound(m)],
