@@ -47,6 +47,7 @@ def carry_records(model: Model, records: Sequence[TensorVariable]) -> CarriedRec
         return None
     columns, base, fresh = [], [], []
     natural: dict[TensorVariable, TensorVariable] = {}
+    between = _between(model, records)
     carried: list[TensorVariable] = []
     weights: list[TensorVariable] = []
     for rv, form in zip(records, forms, strict=True):
@@ -62,7 +63,8 @@ def carry_records(model: Model, records: Sequence[TensorVariable]) -> CarriedRec
         graphs = [made, value]
         if form.log_weight is not None:
             graphs.append(form.log_weight(u, *parameters))
-        made, value, *weight = graph_replace(graphs, natural, strict=False) if natural else graphs
+        replaced = natural | between
+        made, value, *weight = graph_replace(graphs, replaced, strict=False) if replaced else graphs
         weights += weight
         natural[rv] = rv.type.filter_variable(made)
         carried.append(value)
@@ -80,6 +82,19 @@ def carry_records(model: Model, records: Sequence[TensorVariable]) -> CarriedRec
         fresh=given_others(model, fresh, records),
         base_log_weights=graphs[2 * len(records) :],
     )
+
+
+def _between(
+    model: Model, records: Sequence[TensorVariable]
+) -> dict[TensorVariable, TensorVariable]:
+    """Return the parameters that are drawn given records, above other records, by their values.
+
+    Such a parameter is held while the records that it was drawn from are carried along.
+    """
+    above, drawn = set(ancestors(records)) - set(records), set(records)
+    found = [rv for rv in model.free_RVs if rv in above and drawn & set(ancestors([rv]))]
+    values = model.replace_rvs_by_values(found)
+    return {rv: rv.type.filter_variable(v) for rv, v in zip(found, values, strict=True)}
 
 
 def _split(

@@ -7,7 +7,7 @@ what these are made of. This is read from the graph.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,8 +63,13 @@ def group_effects(model: Model, records: Sequence[TensorVariable]) -> GroupEffec
     values = [model.rvs_to_values[rv] for rv in records]
     if any(len(start[value.name]) != group.size for value in values):
         return None
+    # Of one group nothing is independent; and what has one row is any vector's, broadcast.
+    if number < 2:
+        return None
     factors = [f for f in factors_of(model) if f not in set(releases)]
-    found, by_record = [], set()
+    # What a release adds up is computed from records alone.
+    seen, found = set(ancestors(log_densities(model, releases))), {}
+    above = set(ancestors(records))
     for rv in model.free_RVs:
         value, kinds = model.rvs_to_values[rv], {}
         if rv in set(records) or start[value.name].shape != (number,) or not _is_plain(model, rv):
@@ -72,15 +77,18 @@ def group_effects(model: Model, records: Sequence[TensorVariable]) -> GroupEffec
         for factor, term in zip(factors, log_densities(model, factors), strict=True):
             if value in set(ancestors([term])):
                 kinds[factor] = _kind(term, value, values, group)
-        # What a release adds up is computed from records alone.
-        seen = set(ancestors(log_densities(model, releases)))
-        if kinds and None not in kinds.values() and value not in seen:
-            found.append(rv)
-            by_record |= {factor for factor, kind in kinds.items() if kind == "record"}
-    # An effect that nothing looks up by group is none of theirs.
-    above = set(ancestors(records))
-    found = [rv for rv in found if rv in above]
-    return GroupEffects(tuple(found), group, number, frozenset(by_record)) if found else None
+        # An effect that nothing looks up by group is none of theirs.
+        if kinds and None not in kinds.values() and value not in seen and rv in above:
+            found[rv] = kinds
+    by_record = {f for kinds in found.values() for f, kind in kinds.items() if kind == "record"}
+    # Rows of a factor are those of records, or those of groups, even if there are as many.
+    effects = [rv for rv, kinds in found.items() if all(_is(kinds, f) for f in by_record)]
+    return GroupEffects(tuple(effects), group, number, frozenset(by_record)) if effects else None
+
+
+def _is(kinds: Mapping[TensorVariable, str | None], factor: TensorVariable) -> bool:
+    """Tell whether a factor has a part for each record, or does not see the effect."""
+    return kinds.get(factor, "record") == "record"
 
 
 def apart(

@@ -190,8 +190,9 @@ class EffectTarget:
         """
         held, accepts = self.program.held_at(point), []
         q = self.program.flatten(point).reshape(-1, self.effects.number)
-        prior = np.array(self._functions["prior"](q.ravel(), *held)[0])
         for k in range(len(q)):
+            # Of the other effects as they are: as they were tells of the one that moves.
+            prior = np.array(self._functions["prior"](q.ravel(), *held)[0])
             law = Law(prior[2 * k], prior[2 * k + 1])
             accepts.append(self._move_one(rng, point, q, k, law, held))
             point |= self.program.unflatten(q.ravel().copy())

@@ -218,6 +218,33 @@ def test_effects_and_records_keep_their_joint_law(law, rng):
         assert_mean(change, 0.0, what=what)
 
 
+def test_effects_of_which_one_depends_on_the_other_keep_their_joint_law(rng):
+    """A law that is found from where the first effect was would tell of the second."""
+    groups = 30_000
+    group = rng.permutation(np.repeat(np.arange(groups), np.resize((0, 1, 2, 2), groups)))
+    with pm.Model() as model:
+        first = pm.Normal("first", 0, 1, shape=groups)
+        second = pm.Normal("second", 2 * first, 1.0, shape=groups)
+        x = pm.Normal("x", 3 * second[group] + 0 * first[group], 1.0, shape=group.size)
+        released = pm.Data("released", np.ones(groups))
+        clipped = pt.clip(x, -1, 1)
+        pmp.Privatized("s", clipped, pmp.Laplace(scale=0.2), by=group, observed=released)
+    target, changes = target_for(model), []
+    for _ in range(4):
+        a = rng.normal(size=groups)
+        b = 2 * a + rng.normal(size=groups)
+        x = 3 * b[group] + rng.normal(size=group.size)
+        total = np.bincount(group, np.clip(x, -1, 1), minlength=groups)
+        model.set_data("released", total + rng.laplace(scale=0.2, size=groups))
+        point = start_of(model) | {"first": a, "second": b, "x": x}
+        before = b * total
+        for _ in range(2):
+            target.move(rng, point)
+        total = np.bincount(group, np.clip(point["x"], -1, 1), minlength=groups)
+        changes.append(point["second"] * total - before)
+    assert_mean(np.concatenate(changes), 0.0, what="second effect times total")
+
+
 def test_records_that_stay_behind_are_caught(rng, monkeypatch):
     monkeypatch.setattr(target_of, "_are_numbers", lambda records: np.ones(GROUP.size, bool))
     move = target_of.EffectTarget._move_one
@@ -279,6 +306,29 @@ def test_noncentred_effects_are_found():
         released(pm.Normal("x", theta[group], 1.0, shape=12), group)
 
     assert found(write) == ("z",)
+
+
+def test_rows_of_as_many_groups_as_records_are_those_of_one_or_the_other():
+    """Row i of the outcomes belongs to record i, and sees the second effect of group i."""
+
+    def write(group):
+        a, b = (pm.Normal(name, shape=4) for name in "ab")
+        pm.Normal("y", a[group] + b, 1.0, observed=[3.0, -1.0, 2.0, 0.0])
+        released(pm.Normal("x", a[group] + b[group], 1.0, shape=4), group)
+
+    assert found(write, np.array([1, 2, 0, 3])) == ("a",)
+
+
+def test_one_group_has_no_effect_of_its_own():
+    """Outcomes broadcast what has one row."""
+
+    def write(group):
+        theta = pm.Normal("theta", shape=1)
+        pm.Normal("y", theta, 1.0, observed=[3.0, -1.0, 2.0])
+        x = pm.Normal("x", theta[group], 1.0, shape=4)
+        pmp.Privatized("s", x, pmp.Laplace(scale=1.0), by=group, observed=[1.0])
+
+    assert found(write, np.zeros(4, dtype=int)) == ()
 
 
 def one_prior_for_all(group):

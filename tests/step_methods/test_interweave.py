@@ -17,7 +17,7 @@ from pymc_privacy.densities import carrying
 from pymc_privacy.densities import parameters as densities
 from pymc_privacy.errors import ArgumentError, RecordError
 from pymc_privacy.model.assignment import MOST_PARAMETERS
-from pymc_privacy.model.marks import is_interwoven
+from pymc_privacy.model.marks import is_interwoven, is_record
 from pymc_privacy.reparameterise import Reparameterisation
 from pymc_privacy.targets import interweave as interweaving
 from tests.geweke import alternate, build, largest_z, natural
@@ -463,6 +463,24 @@ def test_nothing_is_held_in_coordinates_that_move_with_the_records():
         pmp.RecordSweep([model["x"]], model=model)
     assert pmp.RecordSweep([model["y"]], model=model).vars
     assert pmp.RecordSweep(model=model).vars
+
+
+def test_a_parameter_may_stand_between_records():
+    """Persons have effects that are drawn given those of others: held while these are carried."""
+    other = np.array([1, 0, 3, 2])
+    with pm.Model() as model:
+        first = pm.Normal("first", 0.0, 1.0, shape=4)
+        second = pm.Normal("second", 2.0 * first, 1.0, shape=4)
+        x = pm.Normal("x", second[other] + first, 1.5, shape=4)
+        pmp.Privatized("s", pt.clip(x, -3, 3), pmp.Laplace(scale=1.0), observed=2.0)
+    assert [is_record(rv) for rv in (first, second, x)] == [True, False, True]
+    carried = carrying.carry_records(model, [first, x])
+    point = dict(zip(model.value_vars, np.random.default_rng(2).normal(size=(3, 4)), strict=True))
+    u = pm.compile(model.value_vars, carried.base, on_unused_input="ignore")(*point.values())
+    inputs = [*carried.columns, *model.value_vars]
+    forward = pm.compile(inputs, carried.natural[x], on_unused_input="ignore")
+    moved = forward(u[0] + 0.3, u[1], *point.values())
+    np.testing.assert_allclose(moved, point[model.rvs_to_values[x]] + 0.3)
 
 
 def test_a_record_below_may_have_a_step_of_its_own(request):
