@@ -74,8 +74,8 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
     names = [f"beta {k} = {value:.2f}" for k, value in enumerate(truth)]
     header = ["epsilon", *names, "accepted", "smallest", "bound"]
     caption = (
-        f"Coverage of 90% intervals ± Monte Carlo error (mean width), {max(map(len, groups.values()))} "
-        f"databases for each epsilon, one release of each, {options.draws} draws after "
+        "Coverage of 90% intervals ± Monte Carlo error (mean width), "
+        f"{max(map(len, groups.values()))} databases for each epsilon, one release of each, {options.draws} draws after "
         f"{options.tune}. The paper prints none.{remarks(rows)}"
     )
     where = ", ".join(f"{epsilon:g}" for epsilon in dict.fromkeys(low))
@@ -83,8 +83,8 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
         f"The bound exp(-epsilon) {'**holds** in every sweep' if bounded else '**IS BROKEN**'}. "
         + (
             f"Coverage is below 0.9 with p < 0.003 (one-sided, exact) at epsilon = {where}: the "
-            "coefficients lie in the tail of their prior, which rules where epsilon is small, as in "
-            "Table 1."
+            "coefficients lie in the tail of their prior, which rules where epsilon is small, as "
+            "in Table 1."
             if low
             else "No coverage is below 0.9 with p < 0.003 (one-sided, exact)."
         )

@@ -136,8 +136,10 @@ def deconvolved(noisy: np.ndarray, sigma: float, grid: np.ndarray) -> np.ndarray
 def little_bootstraps(
     rng: np.random.Generator, records: np.ndarray, bounds: Ends, epsilon: float
 ) -> Ends | None:
-    """Return a noisy mean ± the width at which half of the parts have 95% of theirs; None if
-    the paper's number of parts is more than half the number of records."""
+    """Return a noisy mean ± the width at which half of the parts have 95% of theirs inside.
+
+    None if the paper's number of parts is more than half the number of records.
+    """
     size, half = len(records), epsilon / 2
     x = np.clip(records, *bounds)
     parts = math.floor(14 * math.log(size) / half)
@@ -157,9 +159,7 @@ def little_bootstraps(
     return float(centre - reach), float(centre + reach)
 
 
-def sparse_vector(
-    rng: np.random.Generator, first: np.ndarray, parts: int, epsilon: float
-) -> int:
+def sparse_vector(rng: np.random.Generator, first: np.ndarray, parts: int, epsilon: float) -> int:
     """Return the first index by which half of the parts have enough, by AboveThreshold."""
     threshold = parts / 2 + rng.laplace(0, 2 / epsilon)
     noisy = np.cumsum(first) + rng.laplace(0, 4 / epsilon, len(first))

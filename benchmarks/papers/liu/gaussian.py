@@ -94,9 +94,7 @@ def noise_aware(
         totals = rng.choice(grid, size=(draws, 1), p=p / p.sum()).astype(float)
     else:
         ends = [(bounds[:, k] - one) / sigma for k in (0, 1)]
-        totals = one + sigma * stats.truncnorm.rvs(
-            *ends, size=(draws, len(one)), random_state=rng
-        )
+        totals = one + sigma * stats.truncnorm.rvs(*ends, size=(draws, len(one)), random_state=rng)
     parameters, log_weights = family.posterior(rng, totals, size)
     if np.isfinite(log_weights).sum() < 20:
         return family.support

@@ -87,7 +87,12 @@ def samples_of(task: Task, size: int) -> int:
 
 
 def quick(
-    rng: np.random.Generator, task: Task, records: np.ndarray, posterior: Any, kind: str, loss: float
+    rng: np.random.Generator,
+    task: Task,
+    records: np.ndarray,
+    posterior: Any,
+    kind: str,
+    loss: float,
 ) -> Made:
     """Return the intervals of PRECISE, and of methods that take milliseconds."""
     samples = samples_of(task, len(records))
@@ -104,9 +109,7 @@ def quick(
     return made | {"PPquantile": (ends[0], ends[1])}
 
 
-def slow(
-    rng: np.random.Generator, task: Task, records: np.ndarray, kind: str, loss: float
-) -> Made:
+def slow(rng: np.random.Generator, task: Task, records: np.ndarray, kind: str, loss: float) -> Made:
     """Return the intervals of methods that cost more, where they exist."""
     family, made = task.family, {}
     mu = loss if kind == "mu" else mu_of(loss, 1 / len(records))
