@@ -75,8 +75,8 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
     header = ["epsilon", *names, "accepted", "smallest", "bound"]
     caption = (
         "Coverage of 90% intervals ± Monte Carlo error (mean width), "
-        f"{max(map(len, groups.values()))} databases for each epsilon, one release of each, {options.draws} draws after "
-        f"{options.tune}. The paper prints none.{remarks(rows)}"
+        f"{max(map(len, groups.values()))} databases for each epsilon, one release of each, "
+        f"{options.draws} draws after {options.tune}. The paper prints none.{remarks(rows)}"
     )
     where = ", ".join(f"{epsilon:g}" for epsilon in dict.fromkeys(low))
     verdict = (

@@ -79,12 +79,13 @@ def deconvolution(
     x, size = np.clip(records, low, high), len(records)
     range_ = (high - low) if isinstance(family, NormalMean) else (high - low) ** 2
     sigma = range_ / size * math.sqrt((2 - 2 / math.e) * DECONVOLVED) / mu
-    chosen = rng.integers(size, size=(DECONVOLVED, size))
-    picked = x[chosen]
-    if isinstance(family, NormalMean):
-        estimates = picked.mean(axis=1)
-    else:
-        estimates = picked.var(axis=1, ddof=1)
+    estimates = np.empty(DECONVOLVED)
+    together = max(1, 10**6 // size)  # to spare memory
+    for first in range(0, DECONVOLVED, together):
+        block = estimates[first : first + together]
+        picked = x[rng.integers(size, size=(len(block), size))]
+        is_mean = isinstance(family, NormalMean)
+        block[:] = picked.mean(axis=1) if is_mean else picked.var(axis=1, ddof=1)
     noisy = estimates + rng.normal(0, sigma, DECONVOLVED)
     grid = np.linspace(*family.support, 400) if sigma > range_ / 50 else _grid(noisy, family)
     density = deconvolved(noisy, sigma, grid)

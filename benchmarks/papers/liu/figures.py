@@ -2,8 +2,8 @@
 
     python -m benchmarks.papers.liu.figures [--replicates 4] [--docs] [--recorded]
 
-330 settings: six sizes with seven epsilons and four mu, in five tasks; four batches of fifty data
-sets each. With ``--docs`` the tables, the pictures and the verdicts on the paper's sentences are
+330 settings: six sizes with seven epsilons and four mu, in five tasks; batches of data sets, kept
+as they finish. With ``--docs`` the tables, the pictures and the verdicts on the paper's sentences are
 written into ``docs/interval-study.md``; with ``--recorded`` from the sums in
 ``benchmarks/recorded``, in seconds, without running anything.
 """
@@ -223,8 +223,8 @@ def consistency(sums: Sums) -> str:
         [
             "Exponent of n in the mean squared distance of the two ends from those of the "
             "posterior given the records, in posterior variances, ± standard error of a straight "
-            f"line through the logarithms at n = {SIZES[0]} to {SIZES[-1]} (in brackets the distance at the "
-            "largest n).",
+            f"line through the logarithms at n = {SIZES[0]} to {SIZES[-1]} (in brackets the "
+            "distance at the largest n).",
             markdown(header, rows),
             "Theorem 6 has a mean squared error of order 1 / (m n) for m of order n and a fixed "
             "epsilon, which is of order 1 / m in posterior variances: an exponent of -1. "

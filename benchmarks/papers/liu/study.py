@@ -32,8 +32,8 @@ from pymc_privacy.sanitize.releases import with_noise
 SIZES = (100, 500, 1000, 5000, 10_000, 50_000)
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0)
 MUS = (0.1, 0.5, 1.0, 5.0)
-BATCH = 50
-FEW = 10  # of a batch, for methods that cost more
+BATCH = 25
+FEW = 5  # of a batch, for methods that cost more
 LARGEST = 1000  # the largest size for them
 _MOST_BINS = 9_999_999
 _DRAWS = 4000  # of the noise-aware posterior
