@@ -95,8 +95,16 @@ def posterior_mean(
     rng: np.random.Generator, epsilon: float, draws: int, tune: int
 ) -> dict[str, Any]:
     """Release the fixed database once more, fit, and return the posterior mean."""
+    beta, accept = fit(rng, statistic(), epsilon, draws=draws, tune=tune)
+    return {"mean": beta.mean(axis=0), "sd": beta.std(axis=0), **accept}
+
+
+def fit(
+    rng: np.random.Generator, sums: np.ndarray, epsilon: float, *, draws: int, tune: int
+) -> tuple[np.ndarray, dict[str, float]]:
+    """Release nine sums, and return draws of the coefficients, and what was accepted."""
     written, step = compiled()
-    publish(written, rng, statistic(), epsilon)
+    publish(written, rng, sums, epsilon)
     result = pm.sample(
         draws,
         tune=tune,
@@ -111,10 +119,8 @@ def posterior_mean(
         quiet=True,
         compute_convergence_checks=False,
     )
-    beta = result["posterior"]["beta"].values[0]
-    return {
-        "mean": beta.mean(axis=0),
-        "sd": beta.std(axis=0),
-        "accept": result["sample_stats"]["record_sweep_accept"].values.mean(),
-        "accept_min": result["sample_stats"]["record_sweep_accept_min"].values.min(),
+    swept = result["sample_stats"]
+    return result["posterior"]["beta"].values[0], {
+        "accept": swept["record_sweep_accept"].values.mean(),
+        "accept_min": swept["record_sweep_accept_min"].values.min(),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -15,6 +16,7 @@ from benchmarks.interval_study.pages import replace_between
 from benchmarks.papers.inputs import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results" / "papers"
+RECORDED = ROOT / "benchmarks" / "recorded"
 PAGE = ROOT / "docs" / "reproduction.md"
 Row = dict[str, Any]
 
@@ -52,6 +54,33 @@ def remarks(rows: Sequence[Row]) -> str:
     return text
 
 
+def record(name: str, rows: Sequence[Row]) -> None:
+    """Keep what succeeded in a file of the repository, from which tables are made again.
+
+    Settings and results, to six digits, one line of JSON for each replicate.
+    """
+    RECORDED.mkdir(exist_ok=True)
+    lines = [json.dumps(_short({k: v for k, v in row.items() if k != "error"})) for row in rows]
+    kept = [line for line, row in zip(lines, rows, strict=True) if row["error"] is None]
+    (RECORDED / f"{name}.jsonl").write_text("\n".join(kept) + "\n")
+
+
+def read_recorded(name: str) -> list[Row]:
+    """Return the rows that `record` kept."""
+    lines = (RECORDED / f"{name}.jsonl").read_text().splitlines()
+    return [json.loads(line) | {"error": None} for line in lines]
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _short(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_short(v) for v in value]
+    if isinstance(value, float | np.floating):
+        return float(f"{value:.6g}")
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def write(marker: str, text: str, page: Path = PAGE) -> None:
     """Put a table in its place on the page."""
     page.write_text(replace_between(page.read_text(), marker, text))
@@ -75,11 +104,20 @@ def command(
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--docs", action="store_true", help="write the table into the docs too")
     parser.add_argument("--stored", action="store_true", help="run nothing: what is there")
+    parser.add_argument("--recorded", action="store_true", help="run nothing: from what is on file")
     for name, default in options.items():
         many = {"nargs": "+"} if isinstance(default, tuple) else {}
         kind = type(default[0]) if isinstance(default, tuple) else type(default)
         parser.add_argument(f"--{name}", type=kind, default=default, **many)
     chosen = parser.parse_args()
+    name = marker.replace(" ", "_")
+    if chosen.recorded:
+        rows = read_recorded(name)
+        text = table(rows, chosen)
+        print(text)
+        if chosen.docs:
+            write(marker, text, page)
+        return
     experiment = study(chosen)
     if chosen.stored:
         rows = experiment.rows()
@@ -91,6 +129,7 @@ def command(
     text = table(rows, chosen)
     print(text)
     if chosen.docs:
+        record(name, rows)
         write(marker, text, page)
 
 

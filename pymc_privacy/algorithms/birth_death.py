@@ -138,12 +138,16 @@ def bounds_of_size(
     Sizes above some bound are not reached from below by such a move, nor the other way round: the
     two parts of the space have their own lengths of arrays, which a reversible move must not
     change. The bound is a little above what tuning has met (``largest``), and far above it as
-    often as that costs as much.
+    often as that costs as much. Above it there are parts of the same kind, each some times as long
+    as all below it, so that there need be no end.
     """
     usual = min(capacity, math.ceil(ROOM * largest) + 50)
     far = min(capacity, MORE_ROOM * usual)
     bound = far if rng.random() * far < usual else usual
-    return (1, bound) if size <= bound else (bound + 1, capacity)
+    least = 1
+    while size > bound:
+        least, bound = bound + 1, min(capacity, MORE_ROOM * bound)
+    return least, bound
 
 
 def step(

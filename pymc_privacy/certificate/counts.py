@@ -404,7 +404,7 @@ def compare_jumps(
 
     ``numbers`` are two sizes >= 1, by default the ends of what is possible.
     """
-    size, capacity = sized.size, sized.capacity
+    size, capacity = sized.size, sized.rows
     releases = [rv.name for rv in sized.database.database.releases]
     own = {*releases, *(rv.name for rv in sized.database.database.records)}
     others = [name for name in reference.factors if name not in own]

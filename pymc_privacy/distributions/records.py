@@ -24,8 +24,8 @@ from pymc_privacy.arguments import integer, refusal, shown
 from pymc_privacy.distributions.records_by_group import by_group, check_by
 from pymc_privacy.errors import RecordError
 from pymc_privacy.model.marks import Parameter, Record, mark
-from pymc_privacy.model.prior_tail import reach_of_prior
-from pymc_privacy.model.sized_records import RecordsRV, is_sized, size_of
+from pymc_privacy.model.prior_tail import reach_of_prior, rows_for_draws
+from pymc_privacy.model.sized_records import OpenRecordsRV, RecordsRV, is_sized, size_of
 from pymc_privacy.model.support import largest, support
 
 
@@ -47,8 +47,10 @@ class Records(Distribution):
     capacity : int, optional
         More records than this are ruled out, as if the prior of the size ended here. By default
         the upper bound of the size's prior; where a Poisson, negative binomial or geometric prior
-        of known parameters has none, twice what it exceeds with probability 1e-40. Else see
-        `capacity_for`.
+        of known parameters has none, twice what it exceeds with probability 1e-40. Where the prior
+        has no end and unknown parameters, nothing is ruled out: `sample` makes room for as many
+        records as are met (Remark 5.5 of Awan et al.), and the arrays of the model, which other
+        functions draw into, have twice as many rows as the largest of 2000 sizes from the prior.
     dims : str or sequence of str, optional
         The first names the rows.
     by : array_like of int, optional
@@ -127,10 +129,11 @@ class Records(Distribution):
         if by is not None:
             return by_group(name, dist, size, by, dims, model)
         size = _check_size(name, size, dist, model)
+        op = RecordsRV
         if capacity is None:
-            capacity = _capacity(name, size, dims, model)
+            capacity, op = _capacity(name, size, dims, model)
         rows = _with_rows(name, dist, size, _check_capacity(name, capacity, size))
-        records = RecordsRV.rv_op(rows, size)
+        records = op.rv_op(rows, size)
         records = model.register_rv(
             records, name, dims=dims, default_transform=None, transform=None
         )
@@ -233,19 +236,25 @@ def _check_capacity(name: str, capacity: Any, size: TensorVariable) -> int:
     return int(capacity)
 
 
-def _capacity(name: str, size: TensorVariable, dims: Any, model: Model) -> int:
+def _capacity(
+    name: str, size: TensorVariable, dims: Any, model: Model
+) -> tuple[int, type[RecordsRV]]:
     """Return the length of the rows' dimension, or how far the prior reaches."""
     if dims and dims[0] in model.dim_lengths:
-        return int(model.dim_lengths[dims[0]].eval())
+        return int(model.dim_lengths[dims[0]].eval()), RecordsRV
     bound = largest(size)
     if bound is not None:
-        return int(bound)
+        return int(bound), RecordsRV
     reach = reach_of_prior(size)
     if reach is None:
+        rows = rows_for_draws(size)
+        if rows is not None:
+            return rows, OpenRecordsRV
         raise RecordError(
-            f"The size prior of {name!r} has no upper bound that is known, so capacity= must say "
+            f"The size prior of {name!r} has no upper bound that is known, and draws from it reach "
+            "too far for arrays to be made or cannot be made, so capacity= must say "
             "how many records to consider at most: enough that more are out of the question. "
             "pmp.capacity_for(release, mechanism) finds it from a noisy size; got no capacity."
         )
     # Twice as far, so that jumps from where the prior ends have room.
-    return max(1, 2 * reach)
+    return max(1, 2 * reach), RecordsRV

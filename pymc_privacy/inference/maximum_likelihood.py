@@ -29,7 +29,7 @@ from pymc_privacy.model.database import check_data
 from pymc_privacy.model.finite import refuse_single_precision
 from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.releases import is_release, released_contributions
-from pymc_privacy.model.sized_records import sizes_of
+from pymc_privacy.model.sized_records import is_open, sizes_of
 from pymc_privacy.results import labelled
 from pymc_privacy.targets.ascent import parameters_of, without_likelihood
 
@@ -193,6 +193,12 @@ def check_model(model: Model, *, penalised: bool) -> None:
             "Parameters must be continuous to be climbed, but for a number of records; got "
             f"{', '.join(map(repr, integers))}, which are integers. Fix them with pm.do, and "
             "compare the fits, or sample."
+        )
+    endless = [rv.name for rv in records if is_open(rv)]
+    if endless:
+        raise RecordError(
+            "Maximum likelihood needs to know how many records there are at most, because it looks "
+            f"at all sizes up to that; give capacity= to {', '.join(map(repr, endless))}."
         )
     refuse_single_precision()
     check_data(model)

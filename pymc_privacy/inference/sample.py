@@ -35,6 +35,7 @@ from pymc_privacy.model.finite import refuse_single_precision
 from pymc_privacy.model.kept import KeptOnce, digest_of_data
 from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.releases import is_release, released_contributions
+from pymc_privacy.model.sized_records import is_open
 from pymc_privacy.model.start import start_of
 from pymc_privacy.results import (
     attach_privacy,
@@ -159,6 +160,7 @@ def sample(
         if kwargs.get("step") is None and records:
             kwargs |= _default_steps(model, kwargs, parts)
     _leave_records_alone(model, kwargs, records)
+    _make_room(model, kwargs, records)
     checks, quiet = kwargs.get("compute_convergence_checks", True), kwargs.get("quiet", False)
     if not kwargs.get("return_inferencedata", True):
         with stopped_in_a_sentence():
@@ -245,6 +247,22 @@ def _leave_records_alone(
     ):
         if isinstance(step, Interweave):
             step.leaves_records = not seen
+
+
+def _make_room(model: Model, kwargs: dict[str, Any], records: Sequence[TensorVariable]) -> None:
+    """Let records without a capacity be as many as they are, where one step alone reads them."""
+    steps = kwargs.get("step")
+    steps = steps if isinstance(steps, list) else [steps]
+    names = kwargs.get("var_names")
+    stored = [rv for rv in model.unobserved_RVs if names is None or rv.name in names]
+    for step in (step for step in steps if isinstance(step, BirthDeath)):
+        moved = {model.values_to_rvs[value] for value in step.vars}
+        others = [rv for rv in model.free_RVs if rv not in moved]
+        releases = [rv for rv in model.observed_RVs if set(records) & set(ancestors([rv]))]
+        read = set(records) & set(ancestors([*stored, *others]))
+        depends = set(others) & set(ancestors([*records, *releases]))
+        alone = not (read or depends or kwargs.get("callback"))
+        step.make_room([rv for rv in records if is_open(rv)] if alone else [])
 
 
 def _parameter_density(

@@ -1,4 +1,7 @@
-"""How far the prior of a size reaches, if it has no end: by the ratio of its probabilities."""
+"""How far the prior of a size reaches, if it has no end: by the ratio of its probabilities.
+
+Or, where its parameters are unknown, how many rows are enough for draws from it.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,8 @@ from pymc_privacy.model.marks import law_class
 # are refused for want of room, and counted.
 LOG_TAIL = -40 * math.log(10)
 FURTHEST = 2**21  # rows, of which arrays are made
+LEAST_ROWS, MOST_ROWS = 20, 2**17  # where draws say how many
+_DRAWS, _SEED = 2000, 1  # the same model has arrays of the same length
 # The ratio p(n + 1) / p(n) of these laws falls with n, but for the second, where it may also rise
 # to its limit; then all ratios from n on are at most the limit.
 _KNOWN = (PoissonRV, NegBinomialRV, GeometricRV)
@@ -53,6 +58,28 @@ def reach_of_prior(size: TensorVariable) -> int | None:
         if len(n) >= FURTHEST:
             return None
         n = np.arange(min(8 * len(n), FURTHEST))
+
+
+def rows_for_draws(size: TensorVariable) -> int | None:
+    """Return twice the largest of many draws of a size from the prior, parameters included.
+
+    It depends on the prior alone, and says how long arrays of records are; what is beyond is not
+    ruled out by it. None where the prior cannot be drawn from, or draws reach too far.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> 20 < rows_for_draws(pm.Poisson.dist(pm.Gamma.dist(4, 1))) < 60
+    True
+    """
+    import pymc as pm
+
+    try:
+        drawn = pm.draw(size, _DRAWS, random_seed=_SEED)
+    except (NotImplementedError, ArithmeticError, ValueError):
+        return None
+    most = 2 * int(np.max(drawn))
+    return max(most, LEAST_ROWS) if most <= MOST_ROWS else None
 
 
 def _is_known(size: TensorVariable) -> bool:

@@ -37,6 +37,14 @@ class RecordsRV(SymbolicRandomVariable):
         return op(dist, size)
 
 
+class OpenRecordsRV(RecordsRV):
+    """The same where nobody has said how many there are at most.
+
+    The arrays of the model hold a number that draws from the prior hardly exceed. A step that
+    keeps records by itself is not bound by it.
+    """
+
+
 @_logprob.register(RecordsRV)
 def _records_logprob(
     op: RecordsRV,
@@ -82,6 +90,11 @@ def _exist(rows: TensorVariable, size: TensorVariable) -> TensorVariable:
 def is_sized(variable: TensorVariable) -> bool:
     """Tell whether a variable was made by `Records`."""
     return variable.owner is not None and isinstance(variable.owner.op, RecordsRV)
+
+
+def is_open(variable: TensorVariable) -> bool:
+    """Tell whether records have no capacity, but arrays of some length."""
+    return is_sized(variable) and isinstance(variable.owner.op, OpenRecordsRV)
 
 
 def law_of(records: TensorVariable) -> TensorVariable:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, ClassVar, Unpack
 
 import numpy as np
 
-from pymc_privacy._compat import SamplerWarning, WarningType
+from pymc_privacy._compat import SamplerWarning, TensorVariable, WarningType, dataclass_state
 from pymc_privacy.algorithms import birth_death
 from pymc_privacy.algorithms.adaptation import birth_death as adaptation
 from pymc_privacy.algorithms.adaptation.interweave import give_up, learn_curvature
@@ -22,7 +22,7 @@ from pymc_privacy.model.database import check_locality
 from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.points import Point
 from pymc_privacy.model.sized_records import is_sized
-from pymc_privacy.step_methods.base import Common, Courier, reals
+from pymc_privacy.step_methods.base import Common, Courier, CourierState, reals
 from pymc_privacy.step_methods.record_sweep import sweep_statistics
 from pymc_privacy.targets.birth_death import (
     SizedTarget,
@@ -33,6 +33,14 @@ from pymc_privacy.targets.birth_death import (
 )
 
 JUMPS = 8
+
+
+@dataclass_state
+class BirthDeathState(CourierState):
+    """What a resumed chain needs besides its point."""
+
+    beyond: Any
+    """The records of each size for which the point has no rows."""
 
 
 class BirthDeath(Courier):
@@ -124,6 +132,7 @@ class BirthDeath(Courier):
     }
     shown: ClassVar[dict] = {"birth_death_size": "Size", "birth_death_jump_accept": "Jumps"}
     machine_code = ("_moves",)
+    _state_class = BirthDeathState
 
     def __init__(
         self,
@@ -179,6 +188,25 @@ class BirthDeath(Courier):
         self._moves: Any = None
         self._warned = False
         self._compile(model)
+
+    @property
+    def beyond(self) -> list[list[np.ndarray] | None]:
+        """Return the records of each size for which a point has no rows."""
+        return [size.beyond for size in self._target.sizes]
+
+    @beyond.setter
+    def beyond(self, kept: list[list[np.ndarray] | None]) -> None:
+        for size, records in zip(self._target.sizes, kept, strict=True):
+            size.beyond = records
+
+    def make_room(self, records: Collection[TensorVariable]) -> None:
+        """Keep records by itself where a point has no rows for them: of these, without an end.
+
+        Nobody else may read them from the point, neither another step nor what is stored.
+        """
+        names = {rv.name for rv in records}
+        for size in self._target.sizes:
+            size.grows = names >= {rv.name for rv in size.database.database.records}
 
     def _certified(self, size: SizeTarget) -> SizeTarget:
         """Compare sweep and jumps with the model, and refuse to go on where they disagree."""

@@ -144,6 +144,10 @@ def _joined(twin: Model, size: TensorVariable, group: Sequence[Database]) -> Siz
     return SizedDatabase(database, name, capacity, tuple(group))
 
 
+# More records than arrays can hold.
+UNLIMITED = 2**40
+
+
 def log_name(size: str) -> str:
     """Name the real coordinate of a size."""
     return f"{size}_log_nu"
@@ -348,7 +352,11 @@ class SizeTarget:
 
     def __init__(self, database: SizedDatabase, compile_kwargs: dict | None = None):
         self.database = database
-        self.size, self.capacity = database.size, database.capacity
+        self.size, self.rows = database.size, database.capacity
+        self.grows = False
+        """Whether there may be more records than the arrays of a point have rows."""
+        self.beyond: list[np.ndarray] | None = None
+        """The records for which a point has no rows."""
         self.program = compile_records(database.database, compile_kwargs)
         model = database.database.model
         self.log_size, self.inputs = compile_log_size(model, database, compile_kwargs)
@@ -359,8 +367,14 @@ class SizeTarget:
         # Compiled laws belong to one process; another makes its own.
         return self.__dict__ | {"_noise": None}
 
+    @property
+    def capacity(self) -> int:
+        """Return the largest number of records considered."""
+        return UNLIMITED if self.grows else self.rows
+
     def forget(self) -> None:
         """Drop what was read from the data, as at the start of a chain."""
+        self.beyond = None
         self._noise: Noise | None = None
         self._table: np.ndarray | None = None
         self._open_ended: bool | None = None
@@ -374,7 +388,16 @@ class SizeTarget:
 
     def number(self, point: Point) -> int:
         """Return how many records a point has."""
-        return min(int(point[self.size]), self.capacity)
+        kept = len(self.beyond[0]) if self.beyond else 0
+        return min(int(point[self.size]), self.rows + kept)
+
+    def records_of(self, point: Point) -> list[np.ndarray]:
+        """Return the records of a point, and those for which it has no rows."""
+        number = self.number(point)
+        arrays = [point[name][:number] for name in self.records]
+        if self.beyond and number > self.rows:
+            arrays = [np.concatenate(both) for both in zip(arrays, self.beyond, strict=True)]
+        return [array[:number] for array in arrays]
 
     def existing(self, point: Point, arrays: Sequence[np.ndarray]) -> birth_death.Records:
         """Return records with their contributions, given the parameters of a point."""
@@ -396,15 +419,18 @@ class SizeTarget:
         """Return the records of a point, with fresh ones behind, ``rows`` in all."""
         number = self.number(point)
         fresh = self.draw(rng, point, rows - number).arrays
-        existing = [point[name][:number] for name in self.records]
-        return [np.concatenate(pair) for pair in zip(existing, fresh, strict=True)]
+        return [np.concatenate(both) for both in zip(self.records_of(point), fresh, strict=True)]
 
     def write(self, point: Point, records: Sequence[np.ndarray]) -> None:
-        """Put records into new arrays of a point, whose other rows are left as they are."""
+        """Put records into new arrays of a point, whose other rows are left as they are.
+
+        Records for which there are no rows are kept here.
+        """
         number = len(records[0])
         for name, array in zip(self.records, records, strict=True):
             point[name] = point[name].copy()
-            point[name][:number] = array
+            point[name][: min(number, self.rows)] = array[: self.rows]
+        self.beyond = [array[self.rows :].copy() for array in records] if self.grows else None
         self.write_number(point, number)
 
     def write_number(self, point: Point, number: int) -> None:
@@ -413,16 +439,17 @@ class SizeTarget:
 
     def two_sizes(self, point: Point, length: float) -> tuple[int, int]:
         """Return the size of a point, at least 1, and one that a jump may lead to."""
-        number, jump = max(self.number(point), 1), max(1, round(length))
-        there = number + jump if number + jump <= self.capacity else max(number - jump, 1)
+        number = min(max(self.number(point), 1), self.rows)
+        jump = max(1, round(length))
+        there = number + jump if number + jump <= self.rows else max(number - jump, 1)
         return number, there
 
     def log_sizes(self, point: Point, first: int, last: int) -> np.ndarray:
         """Return the log of all factors of the sizes from first to last."""
         if self.inputs:
             return self._factors(point, first, last)
-        if self._table is None:
-            self._table = self._factors(point, 0, self.capacity)
+        if self._table is None or last >= len(self._table):
+            self._table = self._factors(point, 0, 2 * last + 1 if self.grows else self.rows)
         return self._table[first : last + 1]
 
     def _factors(self, point: Point, first: int, last: int) -> np.ndarray:
@@ -432,7 +459,7 @@ class SizeTarget:
 
     def refuse_gaps(self, point: Point) -> None:
         """Refuse sizes that single births and deaths could not reach from each other."""
-        possible = np.flatnonzero(np.isfinite(self.log_sizes(point, 0, self.capacity)))
+        possible = np.flatnonzero(np.isfinite(self.log_sizes(point, 0, self.rows)))
         if len(possible) > 1 and np.any(np.diff(possible) != 1):
             raise RecordError(
                 f"Single births and deaths need a prior of {self.size!r} without gaps, because "
@@ -442,9 +469,11 @@ class SizeTarget:
 
     def is_open_ended(self, point: Point) -> bool:
         """Tell whether the prior allows more records than there is room for."""
+        if self.grows:
+            return False
         if self._open_ended is None:
-            beyond = self._factors(point, self.capacity + 1, self.capacity + 1)
-            self._open_ended = bool(np.isfinite(beyond[0]))
+            next_ = self._factors(point, self.rows + 1, self.rows + 1)
+            self._open_ended = bool(np.isfinite(next_[0]))
         return self._open_ended
 
 
@@ -499,8 +528,10 @@ class SizedTarget:
     def with_all_rows(self, rng: np.random.Generator, point: Point) -> Point:
         """Return a point with fresh records in all rows, and coordinates of 0 for the sizes."""
         for size in self.sizes:
-            full = size.filled_up(rng, point, size.capacity)
-            point = point | dict(zip(size.records, full, strict=True))
+            number = min(size.number(point), size.rows)
+            full = size.filled_up(rng, point, max(size.number(point), size.rows))
+            point = point | dict(zip(size.records, (a[: size.rows] for a in full), strict=True))
+            size.write_number(point, number)
         return point | {log_name(size.size): np.zeros(()) for size in self.sizes}
 
 

@@ -10,6 +10,7 @@ from scipy import stats
 import pymc_privacy as pmp
 from pymc_privacy.errors import RecordError, ReleaseError
 from pymc_privacy.model.exact_length import with_exact_length
+from pymc_privacy.model.sized_records import is_open
 from pymc_privacy.results import blank_absent_records
 
 CAPACITY = 12
@@ -154,6 +155,17 @@ def test_a_prior_without_an_end_gives_a_capacity_that_is_hardly_exceeded(prior, 
     assert np.exp(law.logpmf(np.arange(fewer, capacity + 1))).sum() > 1e-40
 
 
+def test_a_prior_of_unknown_parameters_rules_nothing_out():
+    with pm.Model():
+        n = pm.Poisson("n", pm.Gamma("rate", 4, 0.1))
+        x = pmp.Records("x", pm.Normal.dist(), size=n)
+        y = pmp.Records("y", pm.Normal.dist(x), size=n)
+        z = pmp.Records("z", pm.Normal.dist(), size=n, capacity=x.type.shape[0])
+    rows = x.type.shape[0] // 2
+    assert stats.nbinom.sf(rows, 4, 0.1 / 1.1) < 0.01 < stats.nbinom.sf(rows // 2, 4, 0.1 / 1.1)
+    assert [is_open(rv) for rv in (x, y, z)] == [True, True, False]
+
+
 def test_vectors_as_records():
     with pm.Model():
         n = pm.DiscreteUniform("n", 1, 6)
@@ -172,7 +184,7 @@ def test_bad_input():
     flat = pm.DiscreteUniform
     refuse(
         "no upper bound",
-        lambda: pmp.Records("x", normal(), size=pm.Poisson("n", pm.Gamma("rate", 1, 1))),
+        lambda: pmp.Records("x", normal(), size=pm.Poisson("n", pm.LogNormal("rate", 0, 20))),
     )
     refuse("no upper bound", lambda: pmp.Records("x", normal(), size=pm.Geometric("n", 1e-7)))
     refuse("discrete random variable", lambda: pmp.Records("x", normal(), size=20))

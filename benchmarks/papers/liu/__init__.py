@@ -1,0 +1,1 @@
+"""The simulation study of Liu et al. (PRECISE): every setting, every method, every figure."""
