@@ -458,6 +458,3 @@ def information_of(
 def without(settings: Settings, fixed: np.ndarray) -> Settings:
     """Return settings in which some coordinates stay where they are."""
     return replace(settings, free=np.setdiff1d(settings.free, fixed))
-
-
-Watch = Callable[[Step], None]

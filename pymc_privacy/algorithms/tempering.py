@@ -22,6 +22,9 @@ from pymc_privacy.algorithms.noise import JointLaw, Noise, ReleaseLaw
 # Of the draws of a step, this share must count for the next one.
 LEAST_SHARE = 0.5
 MOST_STEPS = 200
+# A chain goes on until it is worth so many independent draws, or is so many times as long. One that
+# hardly moves, worth less than the last of these, does not know its error.
+LEAST_INDEPENDENT, LONGEST, TOO_FEW = 20, 20, 10
 
 
 class Value(NamedTuple):
@@ -70,6 +73,28 @@ def mean_of_logs(logs: np.ndarray) -> Value:
     return Value(value, float(weights.std(ddof=1) / math.sqrt(len(logs))))
 
 
+def correlation_time(values: np.ndarray) -> float:
+    """Return how many draws of a chain are worth one, by its first positive autocorrelations.
+
+    Sums of neighbouring pairs are taken until one is not positive (Geyer, 1992). A chain that has
+    not moved is one draw.
+
+    Examples
+    --------
+    >>> round(correlation_time(np.repeat([1.0, 1.0, 4.0], 5)), 9)
+    4.2
+    """
+    apart = values - values.mean()
+    draws = len(apart)
+    spectrum = np.abs(np.fft.rfft(apart, 2 * draws)) ** 2
+    covariances = np.fft.irfft(spectrum)[: draws // 2 * 2]
+    if not covariances[0] > 0:
+        return float(draws)
+    pairs = covariances.reshape(-1, 2).sum(axis=1) / covariances[0]
+    first = int(np.argmax(pairs <= 0)) if (pairs <= 0).any() else len(pairs)
+    return float(np.clip(2 * pairs[:first].sum() - 1, 1.0, draws))
+
+
 def effective(logs: np.ndarray) -> float:
     """Return how many draws of equal weight are as good as these."""
     if not np.isfinite(logs).any():
@@ -78,13 +103,25 @@ def effective(logs: np.ndarray) -> float:
 
 
 def stepping_stones(draw: Callable[[float], np.ndarray]) -> Value:
-    """Return the log of L_1, from draws of log eta in proportion to eta^b for any power b."""
+    """Return the log of L_1, from draws of log eta in proportion to eta^b for any power b.
+
+    The draws may be those of a chain, which goes on when it is asked for the same power again. Where
+    it hardly moves the error is infinite.
+    """
     power = total = variance = 0.0
     for _ in range(MOST_STEPS):
         logs = draw(power)
-        following = _next(power, logs)
-        found = mean_of_logs((following - power) * logs)
-        total, variance = total + found.value, variance + found.error**2
+        shortest = len(logs)
+        while True:
+            following = _next(power, logs)
+            found = mean_of_logs((following - power) * logs)
+            time = correlation_time(np.exp((following - power) * logs - found.value))
+            if len(logs) / time >= LEAST_INDEPENDENT or len(logs) >= LONGEST * shortest:
+                break
+            logs = np.concatenate([logs, draw(power)])
+        total, variance = total + found.value, variance + found.error**2 * time
+        if found.error and len(logs) / time < TOO_FEW:
+            variance = math.inf
         power = following
         if power >= 1:
             return Value(total, math.sqrt(variance))

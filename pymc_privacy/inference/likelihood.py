@@ -9,11 +9,10 @@ the same random numbers, or by the integral of the score along the way from one 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
-from pymc_privacy.algorithms.ascent import Settings, combine
+from pymc_privacy.algorithms.ascent import combine
 from pymc_privacy.algorithms.birth_death import log_noise
 from pymc_privacy.algorithms.tempering import (
     Value,
@@ -241,11 +240,3 @@ def _by_steps(records: Records, rng: np.random.Generator) -> Value:
 
     found = stepping_stones(draw)
     return Value(base + found.value, found.error)
-
-
-def best_of(values: Sequence[Value]) -> int:
-    """Return which of several log likelihoods is the largest."""
-    return int(np.argmax([value.value for value in values]))
-
-
-__all__ = ["Likelihood", "Settings", "Value", "best_of", "draws_of_logs"]

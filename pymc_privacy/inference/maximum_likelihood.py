@@ -31,7 +31,12 @@ from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.releases import is_release, released_contributions
 from pymc_privacy.model.sized_records import is_open, sizes_of
 from pymc_privacy.results import labelled
-from pymc_privacy.targets.ascent import parameters_of, without_likelihood
+from pymc_privacy.targets.ascent import (
+    factors_apart,
+    parameters_of,
+    priors_of,
+    without_likelihood,
+)
 
 METHODS = ("score", "saem", "em")
 # How far a parameter is pushed to see whether the likelihood falls, in its scale: at first, and
@@ -220,7 +225,11 @@ def _starts(
     if isinstance(initvals, Sequence) and not isinstance(initvals, str):
         starts = len(initvals)
     seed = int(rng.integers(2**30))
-    points = starting_points(problem.twin, initvals, chains=starts, random_seed=seed, quiet=True)
+    # Records are drawn anew, so that a release may be impossible with those of a start.
+    factors = [*priors_of(problem.twin), *factors_apart(problem.twin)]
+    points = starting_points(
+        problem.twin, initvals, chains=starts, random_seed=seed, quiet=True, factors=factors
+    )
     return [np.clip(problem.values(point), *problem.settings.bounds) for point in points]
 
 
@@ -279,9 +288,11 @@ class Fitting:
         best = self._best(ends, rng)
         pushed = self._pushed(ends[best][0], rng)
         end, value = ends[best]
+        spent = sum(path[-1].sweeps for path in climbed.paths)
         if len(pushed.fixed) or end.is_rough:
             end, value = self._further(pushed, watch, rng)
             ends[best] = end, value
+            spent += end.sweeps
         settings = ascent.without(problem.settings, pushed.fixed)
         natural = self.natural(end.q, pushed)
         climbed, ends, level = self._joined(climbed, ends, best, pushed, rng)
@@ -303,7 +314,7 @@ class Fitting:
             coordinates=tuple(problem.coordinates),
             method=self.method,
             penalty="prior" if self.penalised else None,
-            sweeps=sum(path[-1].sweeps for path in climbed.paths),
+            sweeps=spent,
             seconds=time.perf_counter() - begun,
             path=tuple(tuple(path) for path in climbed.paths),
             q=end.q,

@@ -13,6 +13,7 @@ from pymc_privacy._compat import (
     FlatRV,
     HalfFlatRV,
     Model,
+    TensorVariable,
     get_seeds_per_chain,
     make_initial_point_fn,
 )
@@ -25,11 +26,18 @@ MOST_TRIES = 100
 
 
 def starting_points(
-    model: Model, initvals: Any, *, chains: int, random_seed: Any, quiet: bool = False
+    model: Model,
+    initvals: Any,
+    *,
+    chains: int,
+    random_seed: Any,
+    quiet: bool = False,
+    factors: Sequence[TensorVariable] | None = None,
 ) -> list[Point]:
     """Return the values of all free variables where each chain starts.
 
-    They are the user's own, where given, and else draws from the prior.
+    They are the user's own, where given, and else draws from the prior. Factors other than those
+    given, all by default, may be impossible there.
 
     A prior that cannot be drawn from starts where PyMC starts it. Draws at which the model's
     density is not finite are drawn again; if none of many will do, PyMC's own start is taken, and
@@ -38,10 +46,10 @@ def starting_points(
     seeds = [int(seed) for seed in get_seeds_per_chain(random_seed, chains)]
     said: dict[str, None] = {}
     if initvals is None or isinstance(initvals, dict):
-        points = _points(model, initvals or {}, seeds, said)
+        points = _points(model, initvals or {}, seeds, said, factors)
     else:
         points = [
-            _points(model, chain or {}, [seed], said)[0]
+            _points(model, chain or {}, [seed], said, factors)[0]
             for chain, seed in zip(initvals, seeds, strict=True)
         ]
     for sentence in () if quiet else said:
@@ -103,11 +111,12 @@ def _start(model: Model, strategy: dict[Any, Any]) -> Callable[[int], Point]:
 class _Judge:
     """The log density of a model and the natural values of its free variables, at a point."""
 
-    def __init__(self, model: Model):
+    def __init__(self, model: Model, factors: Sequence[TensorVariable] | None):
+        factors = factors_of(model) if factors is None else factors
         self._names = [rv.name for rv in model.free_RVs]
         self._function = model.compile_fn(
             [
-                joint_log_density(model, factors_of(model)),
+                joint_log_density(model, factors),
                 *model.replace_rvs_by_values(model.free_RVs),
             ],
             inputs=model.value_vars,
@@ -125,14 +134,19 @@ class _Judge:
 
 
 def _points(
-    model: Model, given: dict[Any, Any], seeds: Sequence[int], said: dict[str, None]
+    model: Model,
+    given: dict[Any, Any],
+    seeds: Sequence[int],
+    said: dict[str, None],
+    factors: Sequence[TensorVariable] | None,
 ) -> list[Point]:
     strategy = _strategy(model, given, said)
-    start, judge = _start(model, strategy), _Judge(model)
+    start, judge = _start(model, strategy), _Judge(model, factors)
     points = [_possible(start, judge, seed) for seed in seeds]
     if None in points:
         own = _start(model, {k: v for k, v in strategy.items() if not _is_prior(v)})(seeds[0])
-        model.check_start_vals(own, mode=INTERPRETED)
+        if judge(own) is None:
+            model.check_start_vals(own, mode=INTERPRETED)
         said[
             f"None of {MOST_TRIES} draws from the prior is possible given the rest of the model: "
             "chains start at PyMC's own initial point."

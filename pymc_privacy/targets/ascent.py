@@ -177,7 +177,7 @@ def _compile_scores(
             [given.density, *_slope(given.density, parameters)], [*values, given.totals]
         ),
         "prior": Graph(_slope(_log_prior(model, jacobian=True), parameters)),
-        "apart": Graph([_of_neither(model, databases).astype("float64")]),
+        "apart": Graph([joint_log_density(model, factors_apart(model)).astype("float64")]),
         "penalty": Graph([penalty, *_slope(penalty, parameters)]),
     }
     # Of a mixture, the component that base variates choose jumps as its weights move.
@@ -234,8 +234,8 @@ def _log_prior(model: Model, *, jacobian: bool) -> TensorVariable:
     return reduce(pt.add, [term.sum() for term in terms], pt.constant(0.0)).astype("float64")
 
 
-def _of_neither(model: Model, databases: Sequence[Database]) -> TensorVariable:
-    """Return the log density of all factors but priors that see neither a record nor a size."""
+def factors_apart(model: Model) -> list[TensorVariable]:
+    """Return all factors but priors that see neither a record nor a size."""
     values = [
         model.rvs_to_values[rv]
         for rv in model.free_RVs
@@ -244,8 +244,7 @@ def _of_neither(model: Model, databases: Sequence[Database]) -> TensorVariable:
     priors = set(priors_of(model))
     others = [factor for factor in factors_of(model) if factor not in priors]
     terms = zip(others, log_densities(model, others), strict=True)
-    apart = [factor for factor, term in terms if not set(ancestors([term])) & set(values)]
-    return joint_log_density(model, apart)
+    return [factor for factor, term in terms if not set(ancestors([term])) & set(values)]
 
 
 def priors_of(model: Model) -> list[TensorVariable]:
@@ -318,6 +317,7 @@ __all__ = [
     "ScoredDatabase",
     "compile_ascent",
     "compile_direct",
+    "factors_apart",
     "find_scored_databases",
     "parameters_of",
     "priors_of",

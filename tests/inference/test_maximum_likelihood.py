@@ -560,6 +560,36 @@ def test_fits_of_other_releases_are_not_compared(request):
         pmp.likelihood_ratio(moments_fit(), other)
 
 
+def few_heads(lower):
+    with pm.Model() as model:
+        p = pm.Uniform("p", lower, 1)
+        x = pm.Bernoulli("x", p, shape=40)
+        pmp.Privatized("s", x, pmp.Laplace(scale=3.0), observed=-2.0)
+    return model
+
+
+@pytest.mark.slow
+def test_a_ratio_of_two_fits_at_the_boundary_has_its_exact_law(request):
+    fits = [fitted(few_heads(lower), seed_of(request), starts=1) for lower in (0.0, 0.2)]
+    assert [fit.at_boundary for fit in fits] == [("p",), ("p",)]
+    test = pmp.likelihood_ratio(*fits, replicates=99)
+    # log L of each p on a grid, for releases on another one.
+    chances, releases = np.linspace(0, 1, 201), np.linspace(-40, 70, 1101)
+    heads = np.arange(41)
+    known = laplace(releases[:, None] - heads, 3.0)
+    masses = stats.binom.pmf(heads, 40, chances[:, None])
+    logs = np.log(np.exp(known) @ masses.T)
+    ratios = 2 * (logs.max(axis=1) - logs[:, 40:].max(axis=1))
+    seen = np.interp(-2.0, releases, ratios)
+    assert test.statistic == pytest.approx(seen, abs=5 * test.statistic_error + 0.02)
+    # Under the special case: no ratio is below 0, and large ones are as frequent as they are.
+    assert test.replicates.min() > -0.5
+    law = np.exp(logs[:, 40]) * (releases[1] - releases[0])
+    share = law[ratios >= 1].sum()
+    error = np.sqrt(share * (1 - share) / 99)
+    assert abs(np.mean(test.replicates >= 1) - share) < Z_LIMIT * error
+
+
 # Models of other kinds, each with an answer that is known roughly.
 def shares(release):
     with pm.Model() as model:
