@@ -205,11 +205,13 @@ def descents(rng: np.random.Generator, landscape: Landscape, starts: int) -> np.
     """Return points near the posterior, several from each of some draws of the prior.
 
     Each step draws records afresh, takes the statistic to be linear in q, and goes to where the
-    density of a Normal prior and Normal noise is largest, for a release with noise added once more:
-    where all of that is exact, the point is a draw from the posterior.
+    density of Normal noise and a Normal law around the draw is largest, for a release with noise
+    added once more: where the prior is Normal and all of that is exact, the point is a draw from
+    the posterior. Where the prior has several modes, each of them is started from, and not left
+    for the sake of another.
     """
-    mean, scale = centre_and_scale(landscape.prior)
-    reached = [descent(rng, landscape, q, mean, scale) for q in landscape.prior[:starts]]
+    _, scale = centre_and_scale(landscape.prior)
+    reached = [descent(rng, landscape, q, scale) for q in landscape.prior[:starts]]
     return np.concatenate(reached)
 
 
@@ -223,11 +225,10 @@ def descent(
     rng: np.random.Generator,
     landscape: Landscape,
     q: np.ndarray,
-    mean: np.ndarray,
     scale: np.ndarray,
 ) -> np.ndarray:
     """Return the last points of one descent, one in each row."""
-    noise, path = landscape.noise_precision, []
+    noise, path, start = landscape.noise_precision, [], q
     precision = np.diag(scale**-2.0)
     lengths = 0.5 * scale
     for _ in range(DESCENT_STEPS):
@@ -238,8 +239,7 @@ def descent(
         )
         slopes /= lengths[:, None]
         curved = precision + slopes * noise @ slopes.T
-        prior_noise = scale * rng.standard_normal(q.size)
-        pull = slopes @ (noise * here) + precision @ (q - mean - prior_noise)
+        pull = slopes @ (noise * here) + precision @ (q - start)
         if not (np.isfinite(curved).all() and np.isfinite(pull).all()):
             break
         step = -np.linalg.solve(curved, pull)
@@ -257,14 +257,12 @@ def first(points: np.ndarray, landscape: Landscape) -> Proposal:
     return _around(students.learn(points, np.ones(len(points))), landscape)
 
 
-def _around(found: Mixture, landscape: Landscape, shares: Any = None) -> Proposal:
+def _around(found: Mixture, landscape: Landscape) -> Proposal:
     """Return a proposal whose leaps have the components of a mixture as references."""
     count, size = found.means.shape
-    mean, scale = centre_and_scale(landscape.prior)
-    prior = Mixture(np.ones(1), mean[None], 1.2 * np.diag(scale)[None])
     return Proposal(
         least_shares(np.concatenate([[0.3], 0.7 * found.shares])),
-        students.joined(found, prior, WIDE),
+        students.joined(found, _wide(landscape.prior), WIDE),
         found.means,
         LENGTH_OF_SLOPES * np.linalg.norm(found.factors, axis=2),
         np.linalg.inv(found.factors @ found.factors.transpose(0, 2, 1)),
@@ -272,6 +270,14 @@ def _around(found: Mixture, landscape: Landscape, shares: Any = None) -> Proposa
         np.zeros((count, size)),
         np.stack([1.2 * np.eye(size)] * count),
     )
+
+
+def _wide(prior: np.ndarray) -> Mixture:
+    """Return a mixture that is wherever draws of the prior are: around each mode, and far out."""
+    mean, scale = centre_and_scale(prior)
+    middle = Mixture(np.ones(1), mean[None], np.diag(scale)[None])
+    whole = students.joined(students.learn(prior, np.ones(len(prior))), middle, 0.5)
+    return whole._replace(factors=1.2 * whole.factors)
 
 
 def least_shares(shares: np.ndarray) -> np.ndarray:

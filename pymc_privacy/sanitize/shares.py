@@ -116,7 +116,7 @@ def log_shares(x: Any, threshold: float) -> Any:
     Raises
     ------
     ArgumentError
-        If the threshold is not in (0, 1), or an array is not of finite numbers.
+        If the threshold is not in (0, 1), or `x` is no table of finite numbers.
 
     See Also
     --------
@@ -156,7 +156,7 @@ def smallest_share_bins(x: Any, thresholds: Sequence[float]) -> Any:
     Raises
     ------
     ArgumentError
-        If thresholds are not in (0, 1) and increasing, or an array is not of finite numbers.
+        If thresholds are not in (0, 1) and increasing, or `x` is no table of finite numbers.
 
     See Also
     --------
@@ -443,9 +443,12 @@ def _checked_neighbours(value: Any) -> Neighbours:
 
 def _shares(x: Any) -> Any:
     """Return tensors as they are, and all else as an array of finite numbers."""
-    if is_tensor(x):
-        return x
-    return reals("x", x, shapes=[("n", "d")], confidential=True)
+    if not is_tensor(x):
+        return reals("x", x, shapes=[("n", "d")], confidential=True)
+    if x.ndim != 2:
+        # The smallest entry of a vector would be that of several records.
+        raise ArgumentError(f"x must be shares of shape (n, d); got a tensor of {x.ndim} axes.")
+    return x
 
 
 def whole_shares(table: np.ndarray) -> np.ndarray:

@@ -51,6 +51,13 @@ def test_helpers_are_the_same_on_tensors(request):
     assert slope == pytest.approx(np.where(table > 0.1, 1 / np.maximum(table, 0.1), 0.0))
 
 
+@pytest.mark.parametrize("x", [pt.dvector(), pt.dtensor3(), pt.dscalar()])
+def test_tensors_must_be_tables_as_arrays_must(x):
+    for call in (lambda: pmp.log_shares(x, 0.1), lambda: pmp.smallest_share_bins(x, EDGES)):
+        with pytest.raises(ArgumentError, match=r"shape \(n, d\); got a tensor of . axes"):
+            call()
+
+
 def test_the_log_density_is_that_of_two_laws_of_noise(request):
     rng = np.random.default_rng(seed_of(request))
     table = rng.dirichlet([1, 2, 3], 20)

@@ -194,6 +194,18 @@ def test_both_modes_are_found(request):
     assert abs(result.attrs["log_evidence"] - evidence) < 0.1
 
 
+def test_a_small_mode_of_the_prior_is_found(request):
+    """What is released is the same for mu and -mu, so that the posterior has the prior's share."""
+    with pm.Model() as model:
+        mu = pm.NormalMixture("mu", w=[0.9, 0.1], mu=[-4.0, 4.0], sigma=[0.3, 0.3])
+        x = pm.Normal("x", mu, 1, shape=20)
+        pmp.Privatized("s", pt.clip(x**2, 0, 60), pmp.Laplace(scale=30.0), observed=340.0)
+    result = weighed(model, seed_of(request))
+    above = float((result.posterior["mu"] > 0).mean())
+    error = 0.3 / math.sqrt(result.attrs["effective_draws"])
+    assert abs(above - 0.1) < Z_LIMIT * error, f"P(mu > 0): {above:.3f}"
+
+
 def test_a_part_that_only_a_second_look_finds_is_told(monkeypatch):
     """Let the search see one side only: then the other one is missed, and said to be."""
     real = importance.descents
