@@ -1,6 +1,9 @@
-"""Clipped, noised Normal records: imputed, summed out by `pmp.sample`, or summed out under NUTS.
+"""Clipped, noised records: imputed, summed out by `pmp.sample`, or summed out under NUTS.
 
-    python -m benchmarks.noisy_records [--docs]
+    python -m benchmarks.noisy_records [--docs] [--others]
+
+Normal records, which are summed out in closed form; with ``--others`` records of other laws, which
+`pmp.sample` imputes and NUTS integrates out by quadrature.
 
 Each way samples the same releases in one process, one chain of 1000 draws after 1000 of tuning, on
 one thread. CPU seconds without compilation, divided into the effective draws of the parameter that
@@ -26,10 +29,15 @@ from benchmarks.papers.pages import markdown
 from pymc_privacy.densities import clipped_records
 
 PAGE = ROOT / "docs" / "performance.md"
-MARKER = "noisy records"
+MARKER, OTHERS = "noisy records", "other noisy records"
 ENDS = (-2.0, 4.0)
 WAYS = ("imputed", "summed out", "NUTS")
 DRAWS = 1000
+LAWS: dict[str, tuple[tuple[float, ...], Any, Any]] = {
+    "exponential": ((2.0,), pm.Exponential, lambda rng, n: rng.exponential(0.5, n)),
+    "gamma": ((3.0, 2.0), pm.Gamma, lambda rng, n: rng.gamma(3.0, 0.5, n)),
+}
+"""Parameters, the distribution, and draws of records that are clipped to [0, 4]."""
 
 
 def releases(noise: str, epsilon: float, size: int) -> tuple[pmp.Laplace | pmp.Gaussian, Any]:
@@ -60,10 +68,23 @@ def model_of(way: str, mechanism: Any, observed: np.ndarray) -> pm.Model:
     return model
 
 
-def measure(way: str, mechanism: Any, observed: np.ndarray) -> dict[str, float]:
-    """Return effective draws per CPU second, and the posterior mean and sd of mu."""
+def other_model(way: str, law: str, mechanism: Any, observed: np.ndarray) -> pm.Model:
+    """Return a model of records of another law, with log-normal priors around the truth."""
+    truth, kind, _ = LAWS[law]
+    with pm.Model() as model:
+        given = [pm.LogNormal(f"p{k}", np.log(one), 1.0) for k, one in enumerate(truth)]
+        if way == "NUTS":
+            pmp.NoisyRecord("y", kind.dist(*given), mechanism, lower=0, upper=4, observed=observed)
+        else:
+            x = kind("x", *given, shape=len(observed))
+            pmp.Privatized("y", pt.clip(x, 0, 4), mechanism, local=True, observed=observed)
+    return model
+
+
+def measure(way: str, model: pm.Model) -> dict[str, float]:
+    """Return effective draws per CPU second, and mean and sd of the first parameter."""
     quiet: dict[str, Any] = {"chains": 1, "progressbar": False, "random_seed": 1, "quiet": True}
-    with model_of(way, mechanism, observed):
+    with model:
         # Compiled before the clock runs.
         step: Any = pm.NUTS() if way == "NUTS" else pmp.Interweave()
         began = time.process_time()
@@ -71,20 +92,37 @@ def measure(way: str, mechanism: Any, observed: np.ndarray) -> dict[str, float]:
         result = draw(DRAWS, tune=DRAWS, step=step, compute_convergence_checks=False, **quiet)
         seconds = time.process_time() - began
     posterior = result.posterior
-    effective = az.ess(posterior.dataset, var_names=["mu", "sigma"])
-    fewest = min(float(effective[name]) for name in ("mu", "sigma"))
-    mean, sd = float(posterior["mu"].mean()), float(posterior["mu"].std())
+    names = [name for name in posterior.data_vars if posterior[name].ndim == 2]
+    effective = az.ess(posterior.dataset, var_names=names)
+    fewest = min(float(effective[name]) for name in names)
+    mean, sd = float(posterior[names[0]].mean()), float(posterior[names[0]].std())
     return {"effective": fewest, "per_second": fewest / seconds, "mean": mean, "sd": sd}
 
 
-def table(rows: list[list[Any]]) -> str:
-    """Lay the rates out, and how often each way is fastest."""
-    header = ["noise, epsilon, users", *WAYS, "summed out / imputed", "NUTS / imputed"]
-    text = markdown(header, rows)
+def table(rows: list[list[Any]], header: list[str]) -> str:
+    """Lay the rates out."""
     return (
-        "Effective draws of the worse of mu and sigma per CPU second (of 1000 draws, how many are "
-        f"effective).\n\n{text}"
+        "Effective draws of the worst parameter per CPU second (of 1000 draws, how many are "
+        f"effective).\n\n{markdown(header, rows)}"
     )
+
+
+def others(options: argparse.Namespace) -> str:
+    """Measure records of other laws, clipped to [0, 4], with Laplace noise."""
+    rows = []
+    for law, (_, _, draw) in LAWS.items():
+        for epsilon in options.epsilons:
+            for size in options.sizes:
+                rng = np.random.default_rng([size, int(10 * epsilon)])
+                mechanism = pmp.Laplace(epsilon=epsilon, sensitivity=4.0)
+                observed = mechanism.simulate(rng, np.clip(draw(rng, size), 0, 4))
+                ways = ("imputed", "NUTS")
+                found = [measure(way, other_model(way, law, mechanism, observed)) for way in ways]
+                cells = [f"{one['per_second']:.0f} ({one['effective']:.0f})" for one in found]
+                ratio = found[1]["per_second"] / found[0]["per_second"]
+                rows.append([f"{law}, {epsilon:g}, {size}", *cells, f"{ratio:.1f}"])
+                print(*rows[-1], [round(one["mean"], 2) for one in found], sep="  ", flush=True)
+    return table(rows, ["law, epsilon, users", "imputed", "NUTS", "NUTS / imputed"])
 
 
 def main() -> None:
@@ -92,8 +130,17 @@ def main() -> None:
     parser.add_argument("--docs", action="store_true", help="write the table into the docs too")
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1000, 10_000])
     parser.add_argument("--epsilons", type=float, nargs="+", default=[0.5, 1.0, 4.0])
+    parser.add_argument("--others", action="store_true", help="records that are not Normal")
     options = parser.parse_args()
     logging.getLogger("pymc").setLevel(logging.ERROR)
+    text = others(options) if options.others else normal(options)
+    if options.docs:
+        marker = OTHERS if options.others else MARKER
+        PAGE.write_text(replace_between(PAGE.read_text(), marker, text))
+
+
+def normal(options: argparse.Namespace) -> str:
+    """Measure Normal records, with both kinds of noise."""
     # Summed out also where imputing is known to be faster.
     clipped_records.many_records = max(options.sizes)
     rows = []
@@ -101,15 +148,14 @@ def main() -> None:
         for epsilon in options.epsilons:
             for size in options.sizes:
                 given = releases(noise, epsilon, size)
-                found = [measure(way, *given) for way in WAYS]
+                found = [measure(way, model_of(way, *given)) for way in WAYS]
                 rates = [one["per_second"] for one in found]
                 cells = [f"{one['per_second']:.0f} ({one['effective']:.0f})" for one in found]
                 ratios = [f"{rate / rates[0]:.1f}" for rate in rates[1:]]
                 rows.append([f"{noise}, {epsilon:g}, {size}", *cells, *ratios])
                 print(*rows[-1], [round(one["mean"], 2) for one in found], sep="  ", flush=True)
-    text = table(rows)
-    if options.docs:
-        PAGE.write_text(replace_between(PAGE.read_text(), MARKER, text))
+    header = ["noise, epsilon, users", *WAYS, "summed out / imputed", "NUTS / imputed"]
+    return table(rows, header)
 
 
 if __name__ == "__main__":

@@ -286,7 +286,8 @@ class ClippedQuery(Query):
         """Publish a clipped record with exact noise on a lattice, from the system's entropy.
 
         There is no seed. Lattice and scale follow from the query alone; a release is an integer
-        multiple of a power of two, and the noise is an exact draw on the integers.
+        multiple of a power of two, and the noise is an exact draw on the integers. How long that
+        takes depends on the noise, though not on the record.
         """
         plan, whole = self._plan, isinstance(self.mechanism, _WHOLE)
         entry = self._entry(record)
@@ -445,7 +446,8 @@ class BinnedQuery(Query):
         """Publish a bin by exact randomized response, from the system's entropy.
 
         There is no seed, and no rounding: all decisions are comparisons of integers. How many it
-        takes does not depend on the record.
+        takes does not depend on the record; it does on the noise, so that the time at which an
+        answer is published must be fixed beforehand where others could measure it.
         """
         bins = np.asarray(self.contribution(record))
         made = [
