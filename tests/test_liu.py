@@ -160,10 +160,16 @@ def sums_of(covered, error, width=1.0):
 
 
 def test_claims_can_be_true_and_false():
-    good, bad = (figures.claims(sums_of(share, -1.0))[0] for share in (0.95, 0.8))
-    assert (good.held, good.of) == (66, 66)
-    assert bad.held == 0
-    assert "0.80" in bad.worst
+    good, bad = (figures.coverages(sums_of(share, -1.0))[0] for share in (0.95, 0.8))
+    assert (good[3], good[-1]) == ("66", "**agrees**")
+    assert bad[-1] == "**differs**"
+    assert "0.80" in bad[4]
+    narrow, wide = (figures.widths(sums_of(0.95, -1.0, width=w))[1] for w in (1.0, 2.0))
+    assert [row[1:3] for row in (narrow, wide)] == [["0", "0"], ["0", "0"]]
+    sums = sums_of(0.95, -1.0)
+    for methods in sums.values():
+        methods["bootstrap"] = methods["bootstrap"] * [1, 1, 0.5, 1, 1]
+    assert [row[-1] for row in figures.widths(sums)[1:7:5]] == ["**differs**", "**agrees**"]
     assert "**Agrees.**" in figures.consistency(sums_of(0.95, -1.0))
     assert "**Refuted**" in figures.consistency(sums_of(0.95, 0.1))
 

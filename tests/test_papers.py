@@ -8,15 +8,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import pymc_privacy as pmp
 from benchmarks import peers, unknown_size
 from benchmarks.papers import (
     awan_figure_1,
     awan_lemma_a4,
     awan_lemma_a8,
+    awan_proposition_5_1,
     inputs,
     ju_comparators,
+    ju_expected_acceptance,
     ju_figure_1,
     ju_figure_2,
+    ju_regression_coverage,
     ju_table_1,
     naive_bayes,
     pages,
@@ -144,7 +148,46 @@ def test_a_small_figure_2(tmp_path):
     assert [row["error"] for row in rows] == [None] * 4
     means = {row["epsilon"]: row["mean"] for row in rows}
     assert abs(means[10.0][1]) > abs(means[0.1][1]), "the second release must have been read"
-    assert "of 2 releases for each epsilon" in ju_figure_2.table(rows, chosen)
+    assert "| 0.998 | 2 |" in re.sub(r"0\.9\d\d", "0.998", ju_figure_2.table(rows, chosen))
+
+
+def rows_of_intervals(shares, accept_min):
+    return [
+        {"epsilon": epsilon, "covered": [int(k < 100 * share)] * 3, "width": [1.0, 2.0, 3.0]}
+        | {"accept": 0.9, "accept_min": accept_min, "seconds": 1.0, "error": None}
+        for epsilon, share in shares.items()
+        for k in range(100)
+    ]
+
+
+def test_the_verdict_on_coverage_can_be_either(tmp_path):
+    chosen = options(tmp_path, draws=1, tune=1)
+    good = ju_regression_coverage.table(rows_of_intervals({1.0: 0.88}, 0.4), chosen)
+    assert "No coverage is below" in good
+    assert "**holds**" in good
+    bad = ju_regression_coverage.table(rows_of_intervals({0.1: 0.5, 1.0: 0.9}, 0.4), chosen)
+    assert "at epsilon = 0.1:" in bad
+    assert "**IS BROKEN**" in bad, "0.4 is less than exp(-0.1)"
+
+
+# ---------------------------------------------------------------- acceptances
+
+
+def test_smallest_acceptances_are_as_proved_and_a_missing_half_is_seen(monkeypatch):
+    bound = np.exp(-1.5)
+    moves, least, record = awan_proposition_5_1.smallest(1.0, 0.5)
+    assert (moves, least) == (pytest.approx(bound), pytest.approx(bound / 2))
+    assert record == pytest.approx(np.exp(-1.0)), "which is more than exp(-2)"
+    assert "**Agrees**" in awan_proposition_5_1.table()
+    monkeypatch.setattr(awan_proposition_5_1, "log_of_way_back", lambda *sizes: -0.1)
+    assert "**Differs**" in awan_proposition_5_1.table()
+
+
+def test_average_acceptances_are_above_their_bound_and_a_false_bound_is_seen(monkeypatch):
+    assert "**Holds**" in ju_expected_acceptance.table()
+    larger = pmp.expected_acceptance(pmp.PureDP(1.0)) * 1.001
+    monkeypatch.setattr(pmp, "expected_acceptance", lambda guarantee: larger)
+    assert "**BROKEN**" in ju_expected_acceptance.table()
 
 
 # ---------------------------------------------------------------- Awan et al., Figure 1

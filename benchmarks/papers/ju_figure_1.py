@@ -11,6 +11,7 @@ records for large epsilon. With ``--docs`` the picture is drawn too. A run goes 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,9 @@ def study(options: argparse.Namespace) -> pmp.Study:
     )
 
 
-def draw(rows: list[Row]) -> None:
+def draw(
+    rows: list[Row], known: np.ndarray, prior: float, name: str, picture: Path = PICTURE
+) -> None:
     """Draw the points, the means given the records (solid), and the prior's (dashed)."""
     import matplotlib
 
@@ -70,17 +73,17 @@ def draw(rows: list[Row]) -> None:
 
     figure, axis = plt.subplots(figsize=(7, 3.6), layout="constrained")
     groups = grouped(rows, "epsilon")
-    for k, (colour, known) in enumerate(zip(COLOURS, confidential_mean(), strict=True)):
+    for k, (colour, value) in enumerate(zip(COLOURS, known, strict=False)):
         for place, group in enumerate(groups.values()):
             means = np.array([row["mean"][k] for row in group])
-            x = place + (k - 2) * 0.15 + np.linspace(-0.05, 0.05, len(means))
-            axis.plot(x, means, ".", ms=3, color=colour, label=f"p{k + 1}" if not place else None)
-        axis.axhline(known, color=colour, lw=1)
-    axis.axhline(PRIOR_MEAN, color="#666666", lw=1, ls="--")
+            x = place + (k - (len(known) - 1) / 2) * 0.15 + np.linspace(-0.05, 0.05, len(means))
+            axis.plot(x, means, ".", ms=3, color=colour, label=None if place else f"{name}{k}")
+        axis.axhline(value, color=colour, lw=1)
+    axis.axhline(prior, color="#666666", lw=1, ls="--")
     axis.set_xticks(range(len(groups)), [f"{epsilon:g}" for epsilon in groups])
     axis.set(xlabel="epsilon", ylabel="posterior mean")
     figure.legend(loc="outside upper center", frameon=False, ncols=CLASSES, markerscale=3)
-    figure.savefig(PICTURE, dpi=110)
+    figure.savefig(picture, dpi=110)
     plt.close(figure)
 
 
@@ -106,7 +109,7 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
         first_error, last_error
     )
     if options.docs:
-        draw(rows)
+        draw(rows, known, PRIOR_MEAN, "p ")
     caption = (
         "Posterior mean of each class probability, averaged over releases ± Monte Carlo error "
         f"(standard deviation over releases), of {max(map(len, groups.values()))} releases of one "

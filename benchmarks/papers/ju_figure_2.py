@@ -16,10 +16,12 @@ import numpy as np
 
 import pymc_privacy as pmp
 from benchmarks.papers import linear_regression
-from benchmarks.papers.inputs import regression
+from benchmarks.papers.inputs import ROOT, regression
+from benchmarks.papers.ju_figure_1 import draw
 from benchmarks.papers.pages import Row, command, grouped, markdown, mean_and_error, remarks
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
+PICTURE = ROOT / "docs" / "images" / "ju-figure-2.png"
 
 
 def study(options: argparse.Namespace) -> pmp.Study:
@@ -49,8 +51,10 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
         lowest = min(row["accept_min"] for row in group)
         bounded &= lowest >= np.exp(-epsilon) * (1 - 1e-9)
         accept = np.mean([row["accept"] for row in group])
-        lines.append([f"{epsilon:g}", *cells, f"{distance:.2f} ± {error:.2f}", f"{accept:.3f}"])
-    lines.append(["records", *(f"{value:.2f}" for value in confidential), "0", ""])
+        count = f"{len(group)}"
+        numbers = [f"{distance:.2f} ± {error:.2f}", f"{accept:.3f}", count]
+        lines.append([f"{epsilon:g}", *cells, *numbers])
+    lines.append(["records", *(f"{value:.2f}" for value in confidential), "0", "", ""])
     falls = [
         (far[0] - near[0]) / np.hypot(far[1], near[1])
         for far, near in itertools.pairwise(distances)
@@ -59,13 +63,15 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
     start = float(np.linalg.norm(confidential))
     toward_prior = abs(distances[0][0] - start) < 0.15 * start
     agrees = all(z > -3 for z in falls) and falls[-1] > 3 and toward_prior
-    replicates = max(len(group) for group in grouped(rows, "epsilon").values())
+    if getattr(options, "docs", False):
+        draw(rows, confidential, 0.0, "beta ", PICTURE)
     caption = (
         "Posterior mean of each coefficient, averaged over releases ± Monte Carlo error (standard "
-        f"deviation over releases), of {replicates} releases for each epsilon, {options.draws} "
-        f"draws after {options.tune}; data {regression().source}.{remarks(rows)}"
+        f"deviation over releases; paper: 100 of them), {options.draws} draws after "
+        f"{options.tune}; data {regression().source}.{remarks(rows)}"
     )
-    header = ["epsilon", "beta 0", "beta 1", "beta 2", "distance from the last line", "accepted"]
+    header = ["epsilon", "beta 0", "beta 1", "beta 2", "distance from the last line"]
+    header += ["accepted", "releases"]
     verdict = (
         f"**{'Agrees' if agrees else 'Differs'}** with what the paper says of its figure: with "
         "little epsilon the means lie at the prior's (at distance "

@@ -133,7 +133,9 @@ def command(
         write(marker, text, page)
 
 
-def exact_command(description: str, table: Callable[[], str], marker: str) -> None:
+def exact_command(
+    description: str, table: Callable[[], str], marker: str, page: Path = PAGE
+) -> None:
     """Print a table that needs no study, and write it into the docs if that is asked for."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--docs", action="store_true", help="write the table into the docs too")
@@ -141,4 +143,4 @@ def exact_command(description: str, table: Callable[[], str], marker: str) -> No
     text = table()
     print(text)
     if chosen.docs:
-        write(marker, text)
+        write(marker, text, page)

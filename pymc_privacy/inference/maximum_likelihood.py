@@ -201,10 +201,8 @@ def check_model(model: Model, *, penalised: bool) -> None:
         )
     endless = [rv.name for rv in records if is_open(rv)]
     if endless:
-        raise RecordError(
-            "Maximum likelihood needs to know how many records there are at most, because it looks "
-            f"at all sizes up to that; give capacity= to {', '.join(map(repr, endless))}."
-        )
+        names = ", ".join(map(repr, endless))
+        raise RecordError(f"All sizes up to a largest are looked at; give capacity= to {names}.")
     refuse_single_precision()
     check_data(model)
     if not parameters_of(model):

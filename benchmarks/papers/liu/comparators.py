@@ -188,7 +188,7 @@ def repro(
         sums = np.stack([size * means, about + size * means**2], axis=1)
         return sums + rng.normal(0, sigma, (draws, 2))
 
-    means, deviations = np.linspace(-1, 1, 21), np.geomspace(0.02, 1, 21)
+    means, deviations = _about(one, sigma, size)
     for _ in range(2):
         grid = np.array([(m, s) for m in means for s in deviations])
         found = repro_set(one, simulate, grid, prob=PROB, draws=200, rng=rng)
@@ -201,3 +201,15 @@ def repro(
         return family.middle + half * low, family.middle + half * high
     low, high = found.interval(1)
     return (half * low) ** 2, (half * high) ** 2
+
+
+def _about(one: np.ndarray, sigma: float, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return means and deviations to try first: six standard errors about their estimates."""
+    mean = float(np.clip(one[0] / size, -1, 1))
+    variance = float(np.clip(one[1] / size - mean**2, 1e-3, 1))
+    of_mean = math.sqrt(variance / size + (sigma / size) ** 2)
+    of_variance = math.sqrt(2 * variance**2 / size + (1 + 4 * mean**2) * (sigma / size) ** 2)
+    low, high = variance - 6 * of_variance, variance + 6 * of_variance
+    ends = np.sqrt(np.clip([low, high], 1e-4, 1))
+    means = np.linspace(max(-1, mean - 6 * of_mean), min(1, mean + 6 * of_mean), 21)
+    return means, np.linspace(*ends, 21)

@@ -17,6 +17,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.papers.inputs import ROOT
+from benchmarks.papers.liu.figures import PAGE
 from benchmarks.papers.pages import exact_command, markdown, mean_and_error
 from pymc_privacy.sanitize import density_bounds
 
@@ -173,4 +174,4 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    exact_command(__doc__.splitlines()[0], table, "liu figure 5")
+    exact_command(__doc__.splitlines()[0], table, "liu figure 5", PAGE)

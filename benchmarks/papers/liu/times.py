@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.interval_study.tasks import TAILS, TASKS
 from benchmarks.papers.liu import comparators
+from benchmarks.papers.liu.figures import PAGE
 from benchmarks.papers.liu.gaussian import mu_of
 from benchmarks.papers.liu.study import samples_of
 from benchmarks.papers.pages import exact_command, markdown
@@ -115,4 +116,4 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    exact_command(__doc__.splitlines()[0], table, "liu table 3")
+    exact_command(__doc__.splitlines()[0], table, "liu table 3", PAGE)
