@@ -48,10 +48,12 @@ class FreshDatabases:
     def are_possible(self) -> bool:
         """Whether central releases are all that is known of the records, and all are drawn.
 
-        Effects of groups would have to be drawn with them: these move by themselves.
+        And the parameters are few enough for a mixture. Effects of groups would have to be drawn
+        with them: these move by themselves.
         """
         drawn = [name for target in self._targets for name in target.records]
         is_whole = self._program.is_guided and len(drawn) == len(self._program.records)
+        is_whole &= self._program.size <= adaptation.MOST_PARAMETERS
         return is_whole and all(
             target.rows is None and not target.database.record_factors for target in self._targets
         )

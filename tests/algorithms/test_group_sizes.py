@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import pymc_privacy as pmp
 from pymc_privacy.algorithms import group_sizes
@@ -59,6 +59,13 @@ def chain(step, model, names, rng, draws, tune=100):
     return {name: np.array(values)[None] for name, values in kept.items()}
 
 
+def break_table(step, monkeypatch):
+    """Draw one record more than the sum is made of, and do not look at it."""
+    right = SizesProgram.log_weights
+    monkeypatch.setattr(SizesProgram, "log_weights", lambda *a: np.roll(right(*a), 1, axis=0))
+    monkeypatch.setattr(type(step._certifier), "check_again", lambda *a: None)
+
+
 def law_of_coins(group, chance=CHANCE):
     """Return the weight of each number of one region, by enumeration; last axis: chances."""
     n, yes = np.arange(ROWS[group] + 1)[:, None, None], np.arange(ROWS[group] + 1)[:, None]
@@ -107,10 +114,7 @@ def test_numbers_follow_their_exact_posterior(of_coins, rng):
 
 
 def test_a_twin_that_counts_one_record_more_is_found_out(of_coins, rng, monkeypatch):
-    # One number more than the sum is made of.
-    right = SizesProgram.log_weights
-    monkeypatch.setattr(SizesProgram, "log_weights", lambda *a: np.roll(right(*a), 1, axis=0))
-    monkeypatch.setattr(type(of_coins[1]._certifier), "check_again", lambda *a: None)
+    break_table(of_coins[1], monkeypatch)
     draws = chain(of_coins[1], of_coins[0], ["n"], rng, 2000)
     assert max(worst_z(draws, g, law_of_coins(g)) for g in range(3)) > 2 * Z_LIMIT
 
@@ -145,19 +149,17 @@ def test_effects_of_groups_and_numbers_follow_their_exact_posterior(rng):
 
 @pytest.fixture(scope="module")
 def of_chances():
-    model = of_numbers(
-        lambda: pm.Bernoulli.dist(pm.Beta("p", 2, 3, default_transform=None)), NOISE, NUMBER_NOISE
-    )
+    model = of_numbers(lambda: pm.Bernoulli.dist(pm.Beta("p", 2, 3)), NOISE, NUMBER_NOISE)
     return model, pmp.Interweave(model=model)
 
 
 @pytest.mark.slow
 def test_numbers_and_parameters_follow_their_exact_posterior(of_chances, rng):
-    draws = chain(of_chances[1], of_chances[0], ["n", "p"], rng, 6000, tune=600)
+    draws = chain(of_chances[1], of_chances[0], ["n", "p_logodds__"], rng, 6000, tune=600)
     p = np.linspace(0, 1, 2001)[1:-1]
     tables = [law_of_coins(g, p) for g in range(3)]
     given = np.prod([table.sum(axis=0) for table in tables], axis=0) * stats.beta.pdf(p, 2, 3)
-    assert_mean(draws["p"], np.average(p, weights=given))
+    assert_mean(special.expit(draws["p_logodds__"]), np.average(p, weights=given))
     for g, table in enumerate(tables):
         law = (table / table.sum(axis=0) * given).sum(axis=1)
         assert worst_z(draws, g, law) < Z_LIMIT
@@ -168,18 +170,17 @@ def test_numbers_and_parameters_follow_their_exact_posterior(of_chances, rng):
 def test_geweke(of_chances, broken, rng, monkeypatch):
     model, step = of_chances
     if broken:
-        right = SizesProgram.log_weights
-        monkeypatch.setattr(SizesProgram, "log_weights", lambda *a: 0.5 * right(*a))
+        break_table(step, monkeypatch)
     step.setup_chain(rng, 0, 1)
     point, kept = model.initial_point(3), []
-    for _ in range(8000):
+    for _ in range(3000):
         exist = rank_in_group(REGION) < point["n"][REGION]
         totals = np.bincount(REGION, weights=point["x"] * exist, minlength=3)
         model["totals"].set_value(NOISE.simulate(rng, totals))
         model["numbers"].set_value(NUMBER_NOISE.simulate(rng, point["n"].astype(float)))
         step.forget()
         point, _ = step.step(point)
-        kept.append([point["p"], *point["n"]])
+        kept.append([special.expit(point["p_logodds__"]), *point["n"]])
     kept = np.array(kept)
     laws = {"p": stats.beta(2, 3)} | {f"n{g}": stats.randint(0, ROWS[g] + 1) for g in range(3)}
     draws = {name: kept[None, :, k] for k, name in enumerate(laws)}

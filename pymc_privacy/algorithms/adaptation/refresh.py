@@ -27,6 +27,9 @@ ROUNDS, REMEMBERED = 8, 3
 WIDE, LEAST_ACCEPT = 0.08, 0.01
 # Offers that a round must be worth: its weights are flattened until it is.
 LEAST_WORTH = 60
+# The covariance of more cannot be learnt from offers worth so little: each component of a mixture
+# needs a few times as many as there are coordinates.
+MOST_PARAMETERS = 20
 SHORT_TUNING = 200
 _MEMORY = 0.02
 
