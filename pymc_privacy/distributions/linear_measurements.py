@@ -150,6 +150,8 @@ class LinearMeasurements(Distribution):
             )
             if given is not None
         ]
+        for own, *_ in known:
+            check_new_name(own, model, ReleaseError)
         release = super().__new__(
             cls,
             name,

@@ -40,7 +40,8 @@ class Sum:
     within : dict, optional
         For a dim, the group of each of its coordinates, a label or an integer: counts are summed
         within groups. The groups are in the order of the coordinates that the model has for the dim
-        of the release, which integers may count from 0; without any, in sorted order.
+        of the release, which integers that are none of them count from 0; without any, in sorted
+        order.
 
     Raises
     ------
@@ -193,8 +194,8 @@ def _members(
     else:
         place: dict[Any, int] = {label: k for k, label in enumerate(coords)}
         size = len(place)
-        if not set(labels) <= set(place):
-            # Integers count the coordinates.
+        if not set(labels) & set(place):
+            # Integers that are no coordinates count them.
             place = dict(zip(range(size), range(size), strict=True))
         if unknown := set(labels) - set(place):
             raise ReleaseError(

@@ -124,6 +124,18 @@ def test_counts_far_from_where_they_could_be_drawn_are_left(request):
     assert info.fraction == 0.0
 
 
+@pytest.mark.parametrize("rate", [1e12, np.inf, np.nan])
+def test_rates_that_no_count_is_near_are_left_without_delay(rate):
+    """Of a cell that nothing measures, as a chain may meet it on its way to the posterior."""
+    noisy = lattice_walk.stack([np.array([[0, 1]])], [np.array([3.0])], [2.0], [True])
+    none = np.zeros((0, 2), dtype=int)
+    [trees] = tree_draws.trees_of(noisy, none, [np.arange(2)])
+    rng, rates = np.random.default_rng(1), np.array([rate, 2.0])
+    counts, info = tree_draws.step(rng, np.array([5, 3]), [trees], measurements=noisy, rates=rates)
+    assert counts[0] == 5
+    assert info.fraction == 0.5
+
+
 def test_large_counts_with_unequal_entries_follow_their_law(request):
     """A total that counts both cells twice, and Laplace noise: all tables added up."""
     noisy = lattice_walk.stack([np.array([[2, 2]])], [np.array([210.0])], [3.0], [False])

@@ -213,6 +213,9 @@ def test_what_cannot_be_known_is_refused(known, message):
             lambda: table_sum(pmp.Sum(within={"tract": ["x", "y", "y"]}), dims=("county", "race")),
             "must be coordinates of the dim of the release",
         ),
+        # Are these labels, or numbers of labels?
+        (lambda: numbered([0, 1, 1], [1, 3]), "must be coordinates of the dim of the release"),
+        (lambda: numbered([0, 2, 1], [10, 20]), "must be coordinates of the dim of the release"),
         (lambda: table_sum(pmp.Sum(over="tract"), dims="tract"), "got 'tract' of length 3"),
         (lambda: table_sum(pmp.Sum(over="tract"), dims=("tract", "race")), "one for each axis"),
         (lambda: table_sum(pmp.Sum(over="tract"), dims="nowhere"), "must be dims of the model"),
@@ -224,6 +227,34 @@ def test_what_cannot_be_known_is_refused(known, message):
 def test_sums_that_make_no_sense_are_refused(make, message):
     with pytest.raises(ReleaseError, match=f"(?s){message}"):
         make()
+
+
+def numbered(groups, coords):
+    """Return the matrix of groups of tracts, whose coordinates are numbers."""
+    with pm.Model(coords={**COORDS, "county": coords}):
+        people = pm.Poisson("people", 3.0, dims=("tract", "race"))
+        within = pmp.Sum(within={"tract": groups})
+        release = pmp.LinearMeasurements(
+            "y", people, within, NOISE, observed=zeros(2, 2), dims=("county", "race")
+        )
+    return release.owner.op.matrix.values.toarray()[::2, ::2].tolist()
+
+
+def test_numbers_are_labels_where_there_are_such_and_count_them_elsewhere():
+    assert numbered([20, 10, 20], [10, 20]) == [[0, 1, 0], [1, 0, 1]]
+    assert numbered([1, 0, 1], [10, 20]) == [[0, 1, 0], [1, 0, 1]]
+    assert numbered([1, 0, 1], [1, 0]) == [[1, 0, 1], [0, 1, 0]]
+
+
+def test_a_name_that_is_taken_by_what_is_known_is_refused_before_anything_is_added():
+    with pm.Model() as model:
+        cell = pm.Poisson("cell", 3.0, shape=2)
+        pm.Normal("y_invariants")
+        with pytest.raises(ReleaseError, match="'y_invariants' again"):
+            pmp.LinearMeasurements(
+                "y", cell, np.eye(2), NOISE, observed=[0, 1], invariants=(np.ones((1, 2)), [3])
+            )
+    assert "y" not in model.named_vars
 
 
 def table_sum(what, observed=(1, 2), **options):

@@ -1,5 +1,8 @@
 """Noisy measurement files are read back exactly, by a reference that is pyarrow alone."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -154,3 +157,16 @@ def test_files_of_another_kind_are_refused(tmp_path):
     (target / "part.parquet").write_text("no parquet")
     with pytest.raises(ReleaseError, match=r"reading .* failed at"):
         pmp.read_nmf(tmp_path, level="Tract")
+
+
+def test_from_a_file_to_intervals_for_all_tracts_takes_ten_lines():
+    """The cell of the page, which is run by the checks of the docs."""
+    page = (Path(__file__).parents[2] / "docs" / "census.md").read_text(encoding="utf-8")
+    [cell] = re.findall(
+        r"From the file to intervals.*?```\{code-cell\} ipython3\n(.*?)```", page, re.S
+    )
+    lines = [line for line in cell.splitlines() if line.strip()]
+    assert len(lines) <= 10
+    assert "pmp.read_nmf(" in lines[0]
+    assert "az.summary(" in lines[-1]
+    assert max(map(len, lines)) <= 100

@@ -183,6 +183,7 @@ def test_counts_of_another_law_are_not_carried():
     step.setup_chain(np.random.default_rng(2), 10, 10)
     _, [stats] = step.step({"share_logodds__": np.array(0.0), "count": np.array([1, 2, 3])})
     assert np.isnan(stats["lattice_walk_carry_accept"])
+    assert np.isnan(stats["lattice_walk_drawn"])
     assert 0 < stats["lattice_walk_accept"] <= 1
 
 
@@ -584,3 +585,26 @@ def test_a_wide_sparse_matrix_has_the_density_of_one_written_out():
 def test_sparse_rows_that_make_no_sense_are_refused(matrix):
     with pm.Model(), pytest.raises(ReleaseError, match=r"must be integers, a row for each total"):
         measure(pm.Poisson("c", 3.0, shape=3), matrix)
+
+
+@pytest.mark.parametrize("carries", [0, 20])
+def test_nested_counts_are_drawn_at_once_where_nothing_else_sees_them(carries):
+    """Each draw is a new one, by itself; a sample of the counts is one factor too many."""
+
+    def walk(*, sampled):
+        with pm.Model():
+            rate = pm.Gamma("rate", 4.0, 1.0)
+            count = pm.Poisson("count", rate, shape=3)
+            measure(count)
+            if sampled:
+                pm.Binomial("seen", count, 0.5, observed=np.array([1, 0, 2]))
+            step = pmp.LatticeWalk(sweeps=0, carries=carries)
+        step.setup_chain(np.random.default_rng(2), 10, 10)
+        point = {"rate_log__": np.array(1.5), "count": np.array([2, 2, 3])}
+        return step.step(point)
+
+    point, [stats] = walk(sampled=False)
+    assert stats["lattice_walk_drawn"] == 1.0
+    assert point["count"].tolist() != [2, 2, 3]
+    _, [stats] = walk(sampled=True)
+    assert np.isnan(stats["lattice_walk_drawn"])

@@ -28,8 +28,9 @@ from pymc_privacy.algorithms.lattice_walk import Measurements, log_eta
 from pymc_privacy.algorithms.machine_code.caching import compiled
 
 _TRIM = 1e-20
-# Products in a tree, and for each of its cells, beyond which these are left to other moves.
-_MOST_WORK, _MOST_FOR_EACH = 2e7, 5e3
+# Products in a tree, for each of its cells, and values of a cell: beyond these, cells are left
+# to other moves.
+_MOST_WORK, _MOST_FOR_EACH, _MOST_WIDE = 2e7, 5e3, 5000
 
 
 class Trees(NamedTuple):
@@ -238,28 +239,41 @@ def _leaf(u, now, rate, totals, tree, noisy):
     """Return the weights of a count, and the first of those that are not left out."""
     if tree.exact[u]:
         return np.ones(1), now
-    if not rate > 0.0:
+    if rate == 0.0:
         return np.ones(1), 0
+    if not 0.0 < rate < np.inf:
+        return np.empty(0), 0
     log_rate, log_trim = math.log(rate), math.log(_TRIM)
-    best = _log_leaf(u, now, now, log_rate, totals, tree, noisy)
+    # The weights have one peak. Where all windows end must not depend on where one starts to climb:
+    # so that is looked for first.
+    top, best = now, _log_leaf(u, now, now, log_rate, totals, tree, noisy)
+    for direction in (1, -1):
+        for _ in range(_MOST_WIDE):
+            count = top + direction
+            here = _log_leaf(u, count, now, log_rate, totals, tree, noisy) if count >= 0 else best
+            if not here > best:
+                break
+            top, best = count, here
+        else:
+            return np.empty(0), 0
     values, below = [best], [best]
-    # They have one peak, so that those beyond one that is small are smaller.
     for direction, found in ((1, values), (-1, below)):
-        count = now + direction
-        while count >= 0:
+        count = top + direction
+        while count >= 0 and len(found) < _MOST_WIDE:
             here = _log_leaf(u, count, now, log_rate, totals, tree, noisy)
             if not here > best + log_trim:
                 break
-            best = max(best, here)
             found.append(here)
             count += direction
-    begin = now - len(below) + 1
-    weights = np.empty(len(values) + len(below) - 1)
+    begin, size = top - len(below) + 1, len(values) + len(below) - 1
+    if size >= _MOST_WIDE:
+        return np.empty(0), 0
+    weights = np.empty(size)
     for k in range(len(below)):
-        weights[now - begin - k] = math.exp(below[k] - best)
+        weights[top - begin - k] = math.exp(below[k] - best)
     for k in range(len(values)):
-        weights[now - begin + k] = math.exp(values[k] - best)
-    return _trimmed(weights, begin)
+        weights[top - begin + k] = math.exp(values[k] - best)
+    return weights, begin
 
 
 @compiled
