@@ -333,6 +333,19 @@ def test_records_are_drawn_where_somebody_looks_at_them(kept):
     assert drawn == kept
 
 
+def test_records_are_drawn_where_another_step_moves_a_parameter_of_theirs():
+    """A discrete parameter is drawn given the records: as they were at the start, it would stay."""
+    with pm.Model():
+        shifted, mu = pm.Bernoulli("shifted", 0.5), pm.Normal("mu")
+        x = pm.Normal("x", mu + 2 * shifted, 1.0, shape=5)
+        given = {"local": True, "observed": [2.5, 1.0, 3.2, -0.5, 1.7]}
+        pmp.Privatized("y", pt.clip(x, -2, 3), pmp.Laplace(scale=0.7), **given)
+        step = pmp.Interweave()
+        result = pmp.sample(step=step, **SHORT)
+        assert np.isfinite(result.sample_stats["record_sweep_accept"].values).all()
+    assert not step.leaves_records
+
+
 NOT_SUMMED = {
     "something else than clipped": lambda x: 2 * pt.clip(x, -1, 1),
     "a smooth function": pt.tanh,
