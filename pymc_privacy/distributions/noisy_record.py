@@ -275,7 +275,9 @@ def _checked_release(name: str, observed: Any, record: TensorVariable, mechanism
         shape = observed.type.shape if isinstance(observed, Variable) else np.shape(observed)
     except Exception:  # a ragged list, say, which is refused below as no array of numbers
         shape = ()
-    if len(shape) != 1 or _common(shape, record.type.shape, np.shape(mechanism.scale)) is None:
+    others = (record.type.shape, np.shape(mechanism.scale))
+    # Of data that can be set anew the length may not be known.
+    if len(shape) != 1 or len(_lengths(shape, *others)) > 1:
         raise ReleaseError(
             f"The release {name!r} must have one number for each record, a vector to which records "
             f"of shape {record.type.shape} and scales of shape {np.shape(mechanism.scale)} can be "
@@ -288,5 +290,11 @@ def _checked_release(name: str, observed: Any, record: TensorVariable, mechanism
 
 def _common(*shapes: tuple[int | None, ...]) -> tuple[int | None, ...] | None:
     """Return the length that all vectors have, if they have one that is known."""
-    lengths = {length for shape in shapes for length in shape[-1:] if length not in (None, 1)}
+    lengths = _lengths(*shapes)
     return (lengths.pop(),) if len(lengths) == 1 else None
+
+
+def _lengths(*shapes: tuple[int | None, ...]) -> set[int]:
+    """Return the lengths of vectors that are known, but for those that are one for all."""
+    found = (length for shape in shapes for length in shape[-1:])
+    return {length for length in found if length not in (None, 1)}

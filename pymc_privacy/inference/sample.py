@@ -30,7 +30,7 @@ from pymc_privacy.inference.interruption import stopped_in_a_sentence
 from pymc_privacy.inference.starting import starting_points
 from pymc_privacy.model.assignment import assign_records
 from pymc_privacy.model.database import Database, check_data, factors_given_records
-from pymc_privacy.model.factors import factors_of, joint_log_density
+from pymc_privacy.model.factors import factors_of, joint_log_density, log_densities
 from pymc_privacy.model.finite import refuse_single_precision
 from pymc_privacy.model.kept import KeptOnce, digest_of_data
 from pymc_privacy.model.marks import is_record
@@ -159,17 +159,16 @@ def sample(
         kwargs |= _with_starts(model, kwargs)
         if kwargs.get("step") is None and records:
             kwargs |= _default_steps(model, kwargs, parts)
-    _leave_records_alone(model, kwargs, records)
     _make_room(model, kwargs, records)
     checks, quiet = kwargs.get("compute_convergence_checks", True), kwargs.get("quiet", False)
     if not kwargs.get("return_inferencedata", True):
-        with stopped_in_a_sentence():
+        with stopped_in_a_sentence(), _leaving_records_alone(model, kwargs, records):
             result = pm.sample(draws, model=model, **kwargs)
         _steps.keep(parts, kwargs.get("step"))
         return result
     # Of thousands of records some have a large r_hat by chance.
     kwargs["compute_convergence_checks"] = checks and not stored
-    with stopped_in_a_sentence():
+    with stopped_in_a_sentence(), _leaving_records_alone(model, kwargs, records):
         result = pm.sample(draws, model=model, **kwargs)
     _steps.keep(parts, kwargs.get("step"))
     attach_privacy(result, model)
@@ -235,18 +234,36 @@ def _default_steps(model: Model, kwargs: dict[str, Any], parts: list[Any]) -> di
     return defaults
 
 
-def _leave_records_alone(
+@contextmanager
+def _leaving_records_alone(
     model: Model, kwargs: dict[str, Any], records: Sequence[TensorVariable]
-) -> None:
-    """Draw records that are integrated out only where something stored depends on them."""
+) -> Iterator[None]:
+    """Draw records that are integrated out only where something depends on them.
+
+    Something that is stored, or a variable that another step moves given the records.
+    """
     names = kwargs.get("var_names")
     stored = [rv for rv in model.unobserved_RVs if names is None or rv.name in names]
     seen = bool(set(records) & set(ancestors(stored))) or kwargs.get("callback") is not None
-    for step in (
-        [kwargs.get("step")] if not isinstance(kwargs.get("step"), list) else kwargs["step"]
-    ):
-        if isinstance(step, Interweave):
-            step.leaves_records = not seen
+    given = kwargs.get("step")
+    steps = [
+        s for s in (given if isinstance(given, list) else [given]) if isinstance(s, Interweave)
+    ]
+    for step in steps:
+        step.leaves_records = not seen and not _others_see_records(model, step)
+    try:
+        yield
+    finally:
+        # A step may be used once more where records are looked at.
+        for step in steps:
+            step.leaves_records = False
+
+
+def _others_see_records(model: Model, step: Interweave) -> bool:
+    """Tell whether a variable that another step moves enters a density of the records."""
+    factors = {f for d in step.databases for f in (*d.records, *d.record_factors)}
+    above = set(ancestors(log_densities(model, list(factors))))
+    return any(value in above for value in model.value_vars if value not in step.vars)
 
 
 def _make_room(model: Model, kwargs: dict[str, Any], records: Sequence[TensorVariable]) -> None:

@@ -443,6 +443,19 @@ def test_records_are_drawn_where_somebody_looks_at_them(kept):
     assert drawn == kept
 
 
+def test_records_are_drawn_where_another_step_moves_a_parameter_of_theirs():
+    """A discrete parameter is drawn given the records: as they were at the start, it would stay."""
+    with pm.Model():
+        shifted, mu = pm.Bernoulli("shifted", 0.5), pm.Normal("mu")
+        x = pm.Normal("x", mu + 2 * shifted, 1.0, shape=5)
+        given = {"local": True, "observed": [2.5, 1.0, 3.2, -0.5, 1.7]}
+        pmp.Privatized("y", pt.clip(x, -2, 3), pmp.Laplace(scale=0.7), **given)
+        step = pmp.Interweave()
+        result = pmp.sample(step=step, **SHORT)
+        assert np.isfinite(result.sample_stats["record_sweep_accept"].values).all()
+    assert not step.leaves_records
+
+
 NOT_SUMMED = {
     "something else than clipped": lambda x: 2 * pt.clip(x, -1, 1),
     "a smooth function": pt.tanh,
@@ -507,6 +520,30 @@ def test_the_likelihood_is_maximised_without_imputation():
 
 
 # -- the distribution in a model -------------------------------------------------------------------
+
+
+def test_releases_may_be_data_that_are_set_anew_and_those_of_one_user():
+    """Another number of releases, with covariates: each has the density that is known of it."""
+    with pm.Model() as model:
+        mu, sd = pm.Normal("mu"), 1.3
+        doses, y = pm.Data("doses", [0.5]), pm.Data("y", [0.2])
+        law = pm.Normal.dist(mu + doses, sd)
+        pmp.NoisyRecord("all", law, NOISES["laplace"](scale=0.7), lower=-1, upper=1, observed=y)
+        alone = NOISES["gaussian"](scale=0.7)
+        pmp.NoisyRecord("one", pm.Normal.dist(mu, sd), alone, upper=1, observed=[0.2])
+    densities = model.compile_logp(vars=[model["all"], model["one"]], sum=False)
+    wanted = by_quad("gaussian", 0.2, -INF, 1, 0.7, 0.4, sd)
+    for given in ([0.5], [0.5, -1.0, 2.0]):
+        releases = np.linspace(0.2, 3.0, len(given))
+        with model:
+            pm.set_data({"doses": given, "y": releases})
+        found, one = densities({"mu": 0.4})
+        each = [
+            by_quad("laplace", r, -1, 1, 0.7, 0.4 + d, sd)
+            for r, d in zip(releases, given, strict=True)
+        ]
+        np.testing.assert_allclose(found, each, atol=1e-9)
+        np.testing.assert_allclose(one, [wanted], atol=1e-9)
 
 
 def test_it_is_a_distribution_like_others():
