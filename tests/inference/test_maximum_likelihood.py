@@ -572,7 +572,7 @@ def few_heads(lower):
 def test_a_ratio_of_two_fits_at_the_boundary_has_its_exact_law(request):
     fits = [fitted(few_heads(lower), seed_of(request), starts=1) for lower in (0.0, 0.2)]
     assert [fit.at_boundary for fit in fits] == [("p",), ("p",)]
-    test = pmp.likelihood_ratio(*fits, replicates=99)
+    test = pmp.likelihood_ratio(*fits, replicates=19)
     # log L of each p on a grid, for releases on another one.
     chances, releases = np.linspace(0, 1, 201), np.linspace(-40, 70, 1101)
     heads = np.arange(41)
@@ -586,7 +586,7 @@ def test_a_ratio_of_two_fits_at_the_boundary_has_its_exact_law(request):
     assert test.replicates.min() > -0.5
     law = np.exp(logs[:, 40]) * (releases[1] - releases[0])
     share = law[ratios >= 1].sum()
-    error = np.sqrt(share * (1 - share) / 99)
+    error = np.sqrt(share * (1 - share) / 19)
     assert abs(np.mean(test.replicates >= 1) - share) < Z_LIMIT * error
 
 
