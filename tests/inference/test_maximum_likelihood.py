@@ -246,6 +246,26 @@ def test_a_start_where_all_records_are_clamped_is_no_maximum(request):
     assert np.abs(found(fit) - at).max() < NEAR * error.min()
 
 
+def test_a_release_may_be_impossible_with_the_records_of_a_start(request):
+    law = pmp.TruncatedLaplace(epsilon=0.5, delta=0.02, sensitivity=1.0)
+    with pm.Model() as model:
+        p = pm.Beta("p", 1, 1)
+        x = pm.Bernoulli("x", p, shape=100)
+        pmp.Privatized("s", x, law, observed=30.5)
+    fit = fitted(model, seed_of(request), initvals=[{"p": 0.95}, {"p": 0.05}])
+    heads = np.arange(101)
+    distance = np.abs(30.5 - heads)
+    known = np.where(distance <= law.bound, -distance / law.scale, -np.inf)
+    at, error = references.maximum(
+        lambda q: float(
+            special.logsumexp(stats.binom.logpmf(heads, 100, special.expit(q)) + known)
+        ),
+        [-0.8],
+    )
+    assert np.abs(found(fit) - at).max() < NEAR * error.min()
+    assert len(fit.maxima) == 1
+
+
 def test_the_mode_of_the_posterior_is_that_of_the_natural_scale(request):
     with pm.Model() as model:
         p = pm.Beta("p", 8, 3)
