@@ -105,8 +105,8 @@ def effective(logs: np.ndarray) -> float:
 def stepping_stones(draw: Callable[[float], np.ndarray]) -> Value:
     """Return the log of L_1, from draws of log eta in proportion to eta^b for any power b.
 
-    The draws may be those of a chain, which goes on when it is asked for the same power again. Where
-    it hardly moves the error is infinite.
+    The draws may be those of a chain, which goes on when it is asked for the same power again.
+    Where it hardly moves the error is infinite.
     """
     power = total = variance = 0.0
     for _ in range(MOST_STEPS):

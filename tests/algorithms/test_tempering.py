@@ -8,7 +8,7 @@ from tests.stochastic import seed_of
 
 # The log of the mean of exp(-k x^2 / 2) for a standard Normal x is -log(1 + k) / 2.
 NARROW = 1000.0
-REPEATS = 30
+REPEATS = 20
 
 
 def sticky(rng, moving):
