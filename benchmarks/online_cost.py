@@ -2,14 +2,19 @@
 
     python -m benchmarks.online_cost [--docs] [--particles 300 1000]
 
-Asking, answering and taking in 6000 users at epsilon 1; nothing is written to disk.
+Asking, answering and taking in 6000 users at epsilon 1, without a folder. What was measured before
+is kept, with the load of the machine, which makes CPU time longer, too; the verdict is by what was
+measured under the least load.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import time
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -21,6 +26,7 @@ from benchmarks.papers.pages import markdown
 from benchmarks.papers.yildirim.streams import SIMULATED, model, queries_of
 
 PAGE = ROOT / "docs" / "performance.md"
+MEASURED = ROOT / "benchmarks" / "results" / "online_cost.jsonl"
 MARKER = "online cost"
 USERS, EPSILON = 6000, 1.0
 METHODS = ("exact interval", "intervals with memory", "bins for both")
@@ -54,38 +60,62 @@ def seconds(method: str, particles: int, users: int = USERS) -> tuple[float, flo
     return half, time.process_time() - began
 
 
-def table(rows: list[tuple[str, int, float, float]]) -> str:
-    """Lay out the cost of each way to ask, and the verdict."""
-    header = ["queries", "particles", "µs per particle-record", "CPU of 6000 / of 3000"]
-    cells = [[name, n, f"{each:.2f}", f"{growth:.2f}"] for name, n, each, growth in rows]
-    normal = [row for row in rows if row[0] in METHODS]
-    most, growth = max(row[2] for row in normal), max(row[3] for row in normal)
-    right = most <= MOST and growth < GROWTH
-    verdict = (
-        f"**{'Within' if right else 'NOT WITHIN'}** {MOST:g} µs for each particle and record of "
-        f"Normal users, and less than {GROWTH:g} times the cost for twice the users: at most "
-        f"{most:.2f} µs and {growth:.2f} times."
-    )
+class Cost(NamedTuple):
+    """One measurement."""
+
+    queries: str
+    particles: int
+    load: float  # processes that wanted to run, on average over a minute
+    each: float  # microseconds
+    growth: float  # CPU of all users, by that of the first half
+
+
+def measure(method: str, particles: int) -> Cost:
+    """Return what a stream costs."""
+    half, whole = seconds(method, particles)
+    load = os.getloadavg()[0]
+    return Cost(method, particles, load, 1e6 * whole / USERS / particles, whole / half)
+
+
+def table(costs: list[Cost]) -> str:
+    """Lay out the cost of each way to ask, and the verdict for each number of particles."""
+    header = ["queries, particles", "load", "µs per particle-record", "CPU of 6000 / of 3000"]
+    cells = [
+        [f"{c.queries}, {c.particles}", f"{c.load:.0f}", f"{c.each:.2f}", f"{c.growth:.2f}"]
+        for c in costs
+    ]
     caption = (
         f"CPU time of asking, answering and taking in {USERS} users at epsilon {EPSILON:g}, for "
-        "each particle and record, on one thread of a machine that others were using as well."
+        f"each particle and record, on one of {os.cpu_count()} cores under the load shown."
     )
-    return "\n\n".join([caption, markdown(header, cells), verdict])
+    verdicts = []
+    for particles in sorted({cost.particles for cost in costs}):
+        quietest: dict[str, Cost] = {}
+        for cost in sorted(costs, key=lambda cost: -cost.load):
+            if cost.particles == particles and cost.queries in METHODS:
+                quietest[cost.queries] = cost
+        most = max(cost.each for cost in quietest.values())
+        growth = max(cost.growth for cost in quietest.values())
+        right = "Within" if most <= MOST and growth < GROWTH else "NOT within"
+        verdicts.append(
+            f"**{right}** {MOST:g} µs and {GROWTH:g} times the cost for twice the users, of "
+            f"{particles} particles for Normal records: at most {most:.2f} µs, {growth:.2f} times."
+        )
+    return "\n\n".join([caption, markdown(header, cells), " ".join(verdicts)])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--docs", action="store_true", help="write the table into the docs too")
-    parser.add_argument("--particles", type=int, nargs="+", default=[300, 1000])
+    parser.add_argument("--particles", type=int, nargs="*", default=[300, 1000])
     options = parser.parse_args()
-    rows = []
-    for method in (*METHODS, "bins for counts"):
-        seconds(method, options.particles[0], 30)  # compiled before the clock runs
-        for particles in options.particles:
-            half, whole = seconds(method, particles)
-            rows.append((method, particles, 1e6 * whole / USERS / particles, whole / half))
-            print(*rows[-1], flush=True)
-    text = table(rows)
+    MEASURED.parent.mkdir(parents=True, exist_ok=True)
+    for particles in options.particles:
+        for method in (*METHODS, "bins for counts"):
+            seconds(method, particles, 30)  # compiled before the clock runs
+            with MEASURED.open("a") as file:
+                file.write(json.dumps(measure(method, particles)) + "\n")
+    text = table([Cost(*json.loads(line)) for line in MEASURED.read_text().splitlines()])
     print(text)
     if options.docs:
         PAGE.write_text(replace_between(PAGE.read_text(), MARKER, text))

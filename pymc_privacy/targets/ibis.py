@@ -27,6 +27,7 @@ from pymc_privacy._compat import (
     Model,
     MvNormalRV,
     NormalRV,
+    RandomVariable,
     SharedVariable,
     TensorVariable,
     Variable,
@@ -275,9 +276,27 @@ class ParticleTarget:
         """Return a log density or distribution function of the entry asked for, at one value."""
         value = pt.cast(pt.floor(self._at), "int64") if self.discrete else self._at
         if self._law.ndim == 0:
-            return write(self._law, value)
-        each = write(self._law, pt.full((self.length,), value))
+            return self._written(write, value)
+        each = self._written(write, pt.full((self.length,), value))
         return pt.where(self._entry > 0, each, 0.0).sum()
+
+    def _written(
+        self, write: Callable[..., TensorVariable], value: TensorVariable
+    ) -> TensorVariable:
+        """Write it of the law given the parameters' values, and see that nothing is drawn in it.
+
+        PyMC derives some laws from a copy of what they are made of, in which parameters would be
+        drawn anew at every evaluation.
+        """
+        node = self._law.owner
+        given = self.model.replace_rvs_by_values([v for v in node.inputs if _is_tensor(v)])
+        known = iter(given)
+        inputs = [next(known) if _is_tensor(v) else v for v in node.inputs]
+        law = node.clone_with_new_inputs(inputs).outputs[node.outputs.index(self._law)]
+        found = write(law, value)
+        if any(v.owner and isinstance(v.owner.op, RandomVariable) for v in ancestors([found])):
+            raise NotImplementedError("it would have to be drawn")
+        return found
 
     @property
     def _entry(self) -> TensorVariable:
@@ -404,6 +423,10 @@ def check_stream_model(model: Model, record: TensorVariable) -> None:
             "The model of a stream must have priors and the law of one record, and nothing "
             f"observed, because particles start from the prior; got {', '.join(others)}."
         )
+
+
+def _is_tensor(variable: Variable) -> bool:
+    return isinstance(variable, TensorVariable)
 
 
 def _cut(vector: TensorVariable, start: int, shape: Sequence[int]) -> TensorVariable:

@@ -609,6 +609,11 @@ def dependent_entries():
     return pm.Dirichlet("x", pm.HalfNormal("a", shape=3))
 
 
+def drawn_in_its_law():
+    """A law that PyMC derives from a copy, in which the parameter would be drawn."""
+    return pm.Censored("x", pm.Normal.dist(pm.Normal("mu"), 1), lower=0, upper=5)
+
+
 def an_expression():
     return pm.Normal("x", pm.Normal("mu"), 1) + 1.0
 
@@ -640,6 +645,37 @@ def test_models_that_are_none_of_one_record_are_refused(write, sentence):
         record = write()
         with pytest.raises(PrivacyError, match=sentence):
             pmp.online(record, epsilon=1.0)
+
+
+def test_a_law_of_a_copy_has_the_parameters_of_the_model():
+    """The evidence of one answer about a censored record, against SciPy's; and again."""
+    with pm.Model():
+        x = drawn_in_its_law()
+    query, y = pmp.ClippedQuery(lower=-1, upper=3, epsilon=1.0), 1.3
+    stream = pmp.online(x, epsilon=1.0, draws=100, random_seed=1)
+    stream.update(query, y)
+    particles = stream._target.draw_prior(stream._generator(0, 0), 100)[:, 0]
+    cuts = np.linspace(0, 3, 31)
+    at = ((cuts[1:] + cuts[:-1]) / 2)[:, None] + 0.05 * np.polynomial.legendre.leggauss(8)[0]
+    weights = 0.05 * np.tile(np.polynomial.legendre.leggauss(8)[1], 30)
+    law, noise = stats.norm(particles[:, None], 1), kernel(query)
+    inside = law.pdf(at.ravel()) @ (weights * noise(y - at.ravel()))
+    ends = law.cdf(0)[:, 0] * noise(y) + law.sf(3)[:, 0] * noise(y - 3)
+    assert stream.log_evidence == pytest.approx(math.log(np.mean(inside + ends)), abs=1e-3)
+
+
+def test_a_density_and_a_cdf_that_disagree_are_refused():
+    with pm.Model():
+        x = pm.CustomDist(
+            "x",
+            pm.Normal("mu"),
+            logp=lambda value, mu: pm.logp(pm.Normal.dist(mu, 1), value),
+            logcdf=lambda value, mu: pm.logcdf(pm.Normal.dist(mu, 2), value),
+            dist=lambda mu, size: pm.Normal.dist(mu, 1, size=size),
+        )
+    stream = pmp.online(x, epsilon=1.0, draws=50, random_seed=1)
+    with pytest.raises(RecordError, match="logp and logcdf do not agree"):
+        stream.update(pmp.ClippedQuery(lower=-1, upper=3, epsilon=1.0), 1.3)
 
 
 def test_the_model_is_found_outside_of_its_block():

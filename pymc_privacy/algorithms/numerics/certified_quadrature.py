@@ -16,11 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_privacy.errors import RecordError
+
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _NODES, _WEIGHTS = 0.5 * (1.0 + _NODES), 0.5 * _WEIGHTS
 _TOLERANCE = 1e-11  # of the whole integral, allowed to each panel
 _ROUNDING = 1e-14  # of the numbers that a mass is the difference of
 _MOST_HALVINGS = 60
+_MOST_PANELS = 1000  # of a row at one time, beyond those that the kernel's reach asks for
 _MOST_EXPONENT = 12.0  # of the kernel's fall over a panel, for the rule to be exact to rounding
 
 
@@ -109,12 +112,20 @@ def _slopes_of_cdf(integrand: Integrand, row: np.ndarray, points: np.ndarray) ->
 
 def _add_panels(integrand: Integrand, panels: _Panels, top: np.ndarray, total: np.ndarray) -> None:
     """Add all panels of each row to ``total``, halving those not certified."""
+    reaches = (panels.high - panels.low) / integrand.reach[panels.row]
+    most = _MOST_PANELS * top.size + 4.0 * reaches.sum()
     for _ in range(_MOST_HALVINGS):
         if not panels.row.size:
             return
         value, done = _rule(integrand, panels, top, total[:, 0])
         np.add.at(total, panels.row[done], value[done])
         panels = _halved(integrand, panels.take(~done))
+        if panels.row.size > most:
+            raise RecordError(
+                "The density of a record must integrate to differences of its distribution "
+                "function, by which quadrature is certified; got a law whose logp and logcdf do "
+                "not agree."
+            )
     # What is left is as short as floats allow, and its mass is known.
     middle = integrand.log_kernel(panels.row, panels.middle[:, None])[:, 0]
     height = np.exp(middle - top[panels.row])
