@@ -170,6 +170,21 @@ def test_the_verdict_on_coverage_can_be_either(tmp_path):
     assert "**IS BROKEN**" in bad, "0.4 is less than exp(-0.1)"
 
 
+def test_tables_are_made_again_from_what_is_recorded(tmp_path, monkeypatch):
+    monkeypatch.setattr(pages, "RECORDED", tmp_path)
+    rows = [row | {"draws": 7, "tune": 3} for row in rows_of_intervals({1.0: 0.9}, 0.4)]
+    failed = rows[0] | {"error": "none"}
+    pages.record("of_coverage", [*rows, failed])
+    page = tmp_path / "page.md"
+    page.write_text("<!-- of coverage: begin -->\n<!-- of coverage: end -->\n")
+    monkeypatch.setattr("sys.argv", ["x", "--recorded", "--docs"])
+    table, of = ju_regression_coverage.table, "of coverage"
+    pages.command("x", None, table, of, replicates=1, page=page, draws=500, tune=500)
+    chosen = options(tmp_path, draws=7, tune=3)
+    assert table(rows, chosen) in page.read_text()
+    assert "7 draws after 3" in page.read_text()
+
+
 # ---------------------------------------------------------------- acceptances
 
 

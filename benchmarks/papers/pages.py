@@ -113,6 +113,10 @@ def command(
     name = marker.replace(" ", "_")
     if chosen.recorded:
         rows = read_recorded(name)
+        # Captions say what was run, whatever the options of this call are.
+        for option, default in options.items():
+            if not isinstance(default, tuple) and option in rows[0]:
+                setattr(chosen, option, rows[0][option])
         text = table(rows, chosen)
         print(text)
         if chosen.docs:

@@ -29,6 +29,7 @@ from scipy import special
 
 from pymc_privacy._compat import Model, Variable
 from pymc_privacy.algorithms import birth_death, lattice_walk
+from pymc_privacy.algorithms.adaptation.tuning import Tuning
 from pymc_privacy.algorithms.proposals import poisson_carry, tree_draws
 from pymc_privacy.certificate.base import (
     Comparison,
@@ -40,7 +41,7 @@ from pymc_privacy.certificate.base import (
     log_density_change,
     rounded,
 )
-from pymc_privacy.certificate.certifier import Certifier
+from pymc_privacy.certificate.certifier import Certifier, a_step_away, after_tuning
 from pymc_privacy.certificate.parameters import (
     MOST_SLOPES,
     LogWeight,
@@ -52,9 +53,10 @@ from pymc_privacy.certificate.parameters import (
 )
 from pymc_privacy.densities.carrying import carry_records
 from pymc_privacy.model.cells import NotCounted
+from pymc_privacy.model.database import check_locality
 from pymc_privacy.model.points import Point
 from pymc_privacy.targets.base import ParameterProgram
-from pymc_privacy.targets.birth_death import SizedDatabase, SizeTarget, log_name
+from pymc_privacy.targets.birth_death import SizedDatabase, SizedTarget, SizeTarget, log_name
 from pymc_privacy.targets.count_states import CountedDatabase, CountTarget, count_target
 from pymc_privacy.targets.lattice_walk import LatticeTarget
 
@@ -455,3 +457,22 @@ def _contributions(
     what = f"the contributions of records ({label})"
     found = program.contributions_at(existing)
     yield Comparison(what, expected, found, float(np.abs(expected).sum()))
+
+
+def compare_tuned(
+    target: SizedTarget,
+    databases: Sequence[SizedDatabase],
+    reference: Reference,
+    point: Point,
+    jump: float,
+    centred: Tuning,
+) -> Iterator[Comparison]:
+    """Compare parameters, sizes and jumps where a chain has come to, by the lengths it learnt."""
+    numbers = [size.two_sizes(point, jump) for size in target.sizes]
+    # What is left in rows that do not exist need not be possible any more.
+    point = target.with_all_rows(np.random.default_rng(17), point)
+    check_locality([whole for d in databases for whole in d.whole], point)
+    pairs = after_tuning(point, a_step_away(target.program, point, centred))
+    yield from compare_sized(target.program, databases, reference, pairs, numbers)
+    for size, both in zip(target.sizes, numbers, strict=True):
+        yield from compare_jumps(size, reference, pairs, both)

@@ -72,6 +72,8 @@ class CourierState(StepMethodState):
     tune: bool
     learnt: Any
     """What tuning has learnt, as in `algorithms.adaptation`; None where there is nothing to."""
+    beyond: Any
+    """Records for which a point has no rows; None where there are none."""
 
 
 def reals(*names: str) -> dict[str, tuple[type, list]]:
@@ -98,6 +100,7 @@ class Courier(BlockedStep):
     _layout: Layout
     tune: bool
     learnt: Any = None
+    beyond: Any = None
     sampling_state: Any
     __signature__: inspect.Signature
 

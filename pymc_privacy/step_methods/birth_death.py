@@ -8,21 +8,20 @@ from typing import Any, ClassVar, Unpack
 
 import numpy as np
 
-from pymc_privacy._compat import SamplerWarning, TensorVariable, WarningType, dataclass_state
+from pymc_privacy._compat import SamplerWarning, TensorVariable, WarningType
 from pymc_privacy.algorithms import birth_death
 from pymc_privacy.algorithms.adaptation import birth_death as adaptation
 from pymc_privacy.algorithms.adaptation.interweave import give_up, learn_curvature
 from pymc_privacy.algorithms.adaptation.memo import Memo
 from pymc_privacy.algorithms.interweave import Info, State
 from pymc_privacy.certificate.base import Comparison, certified
-from pymc_privacy.certificate.certifier import LEVELS, Certifier, a_step_away, after_tuning
-from pymc_privacy.certificate.counts import compare_jumps, compare_sized
+from pymc_privacy.certificate.certifier import LEVELS, Certifier
+from pymc_privacy.certificate.counts import compare_jumps, compare_sized, compare_tuned
 from pymc_privacy.errors import RecordError
-from pymc_privacy.model.database import check_locality
 from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.points import Point
 from pymc_privacy.model.sized_records import is_sized
-from pymc_privacy.step_methods.base import Common, Courier, CourierState, reals
+from pymc_privacy.step_methods.base import Common, Courier, reals
 from pymc_privacy.step_methods.record_sweep import sweep_statistics
 from pymc_privacy.targets.birth_death import (
     SizedTarget,
@@ -33,14 +32,6 @@ from pymc_privacy.targets.birth_death import (
 )
 
 JUMPS = 8
-
-
-@dataclass_state
-class BirthDeathState(CourierState):
-    """What a resumed chain needs besides its point."""
-
-    beyond: Any
-    """The records of each size for which the point has no rows."""
 
 
 class BirthDeath(Courier):
@@ -132,7 +123,6 @@ class BirthDeath(Courier):
     }
     shown: ClassVar[dict] = {"birth_death_size": "Size", "birth_death_jump_accept": "Jumps"}
     machine_code = ("_moves",)
-    _state_class = BirthDeathState
 
     def __init__(
         self,
@@ -189,24 +179,9 @@ class BirthDeath(Courier):
         self._warned = False
         self._compile(model)
 
-    @property
-    def beyond(self) -> list[list[np.ndarray] | None]:
-        """Return the records of each size for which a point has no rows."""
-        return [size.beyond for size in self._target.sizes]
-
-    @beyond.setter
-    def beyond(self, kept: list[list[np.ndarray] | None]) -> None:
-        for size, records in zip(self._target.sizes, kept, strict=True):
-            size.beyond = records
-
     def make_room(self, records: Collection[TensorVariable]) -> None:
-        """Keep records by itself where a point has no rows for them: of these, without an end.
-
-        Nobody else may read them from the point, neither another step nor what is stored.
-        """
-        names = {rv.name for rv in records}
-        for size in self._target.sizes:
-            size.grows = names >= {rv.name for rv in size.database.database.records}
+        """Keep by itself those of these records, which nobody else reads, that have no rows."""
+        self._target.make_room({str(rv.name) for rv in records})
 
     def _certified(self, size: SizeTarget) -> SizeTarget:
         """Compare sweep and jumps with the model, and refuse to go on where they disagree."""
@@ -221,7 +196,7 @@ class BirthDeath(Courier):
 
     def forget(self) -> None:
         """Read data anew, and warn again."""
-        self._warned = False
+        self._warned, self.beyond = False, None
         if self._moves is not None:
             self._moves.forget()
         for size in self._target.sizes:
@@ -232,6 +207,7 @@ class BirthDeath(Courier):
 
     def _iterate(self, point: Point) -> dict[str, Any]:
         """Move parameters and sizes, sweep all records, and let some be born or die."""
+        self._target.recall(self.beyond)
         holds = self.tune and adaptation.settles(self.learnt, self._plan)
         if self.tune:
             self.learnt = adaptation.learn_largest(self.learnt, self._target.numbers(point))
@@ -242,7 +218,7 @@ class BirthDeath(Courier):
             for size, ours in zip(self._target.sizes, records, strict=True)
         ]
         accept = float(np.mean([info.jumped.accept for info in infos]))
-        numbers = self._target.numbers(point)
+        numbers, self.beyond = self._target.numbers(point), self._target.beyond
         statistics = {
             "birth_death_size": sum(numbers),
             "birth_death_births": sum(info.jumped.births for info in infos),
@@ -314,15 +290,9 @@ class BirthDeath(Courier):
         return info._replace(jumped=info.jumped._replace(hits=0))
 
     def _compared(self, point: Point) -> Iterator[Comparison]:
+        jump, centred = self.learnt.jump_scale, self.learnt.centred
         target, reference = self._target, self._certifier.reference
-        numbers = [size.two_sizes(point, self.learnt.jump_scale) for size in target.sizes]
-        # What is left in rows that do not exist need not be possible any more.
-        point = target.with_all_rows(np.random.default_rng(17), point)
-        check_locality([whole for d in self._sized for whole in d.whole], point)
-        pairs = after_tuning(point, a_step_away(target.program, point, self.learnt.centred))
-        yield from compare_sized(target.program, self._sized, reference, pairs, numbers)
-        for size, both in zip(target.sizes, numbers, strict=True):
-            yield from compare_jumps(size, reference, pairs, both)
+        return compare_tuned(target, self._sized, reference, point, jump, centred)
 
     def _warn(self, hits: int) -> SamplerWarning | None:
         """Say once in each chain that there was no room for as many records as were proposed."""

@@ -7,7 +7,7 @@ longer than n, and read the first n rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -483,6 +483,21 @@ class SizedTarget:
 
     program: ParameterProgram
     sizes: tuple[SizeTarget, ...]
+
+    def make_room(self, names: Collection[str]) -> None:
+        """Let records without an end be more than a point has rows for, if all are named."""
+        for size in self.sizes:
+            size.grows = set(names) >= {rv.name for rv in size.database.database.records}
+
+    @property
+    def beyond(self) -> list[list[np.ndarray] | None]:
+        """Return the records of each size for which a point has no rows."""
+        return [size.beyond for size in self.sizes]
+
+    def recall(self, beyond: Sequence[list[np.ndarray] | None] | None) -> None:
+        """Put back what `beyond` returned at the same point."""
+        for size, records in zip(self.sizes, beyond or [None] * len(self.sizes), strict=True):
+            size.beyond = records
 
     def numbers(self, point: Point) -> list[int]:
         """Return how many records each database of a point has."""

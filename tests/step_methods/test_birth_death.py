@@ -595,11 +595,14 @@ def test_records_without_room_are_kept_beside_the_point(open_model, open_step):
     filled = size.filled_up(rng, point, size.rows + 20)[0]
     np.testing.assert_array_equal(filled[: size.rows + 7], records[0])
     assert len(filled) == size.rows + 20
+    open_step.beyond = open_step._target.beyond
     saved = open_step.sampling_state
     size.write(point, [records[0][:5]])
     assert size.number(point) == 5
     open_step.sampling_state = saved
+    open_step._target.recall(open_step.beyond)
     np.testing.assert_array_equal(size.beyond[0], records[0][size.rows :])
+    open_step.forget()
     open_step.make_room([])
     assert size.capacity == size.rows
 
