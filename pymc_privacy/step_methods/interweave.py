@@ -162,7 +162,7 @@ class Interweave(Courier):
             target.forget()
 
     def _stop(self) -> None:
-        self.learnt = adaptation.settle(self.learnt)
+        self.learnt = adaptation.settle(self.learnt, self._plan)
 
     def _iterate(self, point: Point) -> dict[str, float]:
         """Make all moves of the parameters, and one sweep of each database."""
