@@ -54,7 +54,7 @@ def test_what_was_not_tried_or_did_not_move_changes_nothing():
 
 @pytest.mark.parametrize(
     ("leap_accept", "given", "expected"),
-    [(0.0, None, {effort.FEW}), (0.0, 60, {60}), (0.5, None, {20})],
+    [(0.0, None, {effort.FEW}), (0.0, 60, {60}), (0.9, None, {20})],
 )
 def test_few_moves_are_tried_at_the_end_of_tuning_where_leaps_fail(
     rng, leap_accept, given, expected
