@@ -157,7 +157,7 @@ def group_sizes(model: Model) -> list[GroupSizes]:
 
 def rows_of_groups(model: Model) -> dict[TensorVariable, GroupSizes]:
     """Return records of groups that some release sees, and their numbers."""
-    found = {}
+    found: dict[TensorVariable, GroupSizes] = {}
     for sizes in group_sizes(model):
         for release in (rv for rv in model.basic_RVs if is_release(rv)):
             graph = contributions_of(release)

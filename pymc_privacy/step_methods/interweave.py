@@ -41,7 +41,7 @@ class Interweave(Courier):
     centred_steps, noncentred_steps : int, optional
         Moves of the parameters given the records, and with them, in one iteration; 0 turns a
         move off. By default fewer of the latter are made where tuning finds that leaps are
-        accepted often.
+        accepted often, or that they are not and more do not pay.
     sweep_fraction : float, optional
         The part of the records that each iteration updates, if they are identically
         distributed; by default all of them, and fewer where there are very many.
@@ -162,7 +162,7 @@ class Interweave(Courier):
             target.forget()
 
     def _stop(self) -> None:
-        self.learnt = adaptation.settle(self.learnt)
+        self.learnt = adaptation.settle(self.learnt, self._plan)
 
     def _iterate(self, point: Point) -> dict[str, float]:
         """Make all moves of the parameters, and one sweep of each database."""

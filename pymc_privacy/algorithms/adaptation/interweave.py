@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_privacy.algorithms.adaptation import local_proposal, refresh, tuning
+from pymc_privacy.algorithms.adaptation import effort, local_proposal, refresh, tuning
+from pymc_privacy.algorithms.adaptation.effort import Effort
 from pymc_privacy.algorithms.adaptation.local_proposal import LocalProposal
 from pymc_privacy.algorithms.adaptation.refresh import Refreshing
 from pymc_privacy.algorithms.adaptation.tuning import Tuning
 from pymc_privacy.algorithms.interweave import (
+    LONGEST_TRAJECTORY,
     TRAJECTORY_ACCEPT,
     WALK_ACCEPT,
     Info,
@@ -89,6 +91,8 @@ class Learnt(NamedTuple):
     """The best acceptance of moves with the records in the later half of tuning."""
     refreshing: Refreshing = Refreshing()
     """What is known of fresh databases, where these are offered."""
+    effort: Effort | None = None
+    """What was tried to find the number of moves with the records, if it was."""
 
 
 def plan(traits: Traits, *, centred_steps: int | None, noncentred_steps: int | None) -> Plan:
@@ -188,7 +192,7 @@ def learn_curvature(
 
 def learn(learnt: Learnt, plan: Plan, q: np.ndarray, info: Info) -> Learnt:
     """Learn from one step, which ended at q."""
-    traits, tune_steps = plan.traits, learnt.tune_steps
+    traits, tune_steps, steps = plan.traits, learnt.tune_steps, learnt.noncentred_steps
     target = target_accept(traits.has_gradient)
     centred = tuning.rescale(learnt.centred, info.centred_accept, target)
     if traits.is_marginal:
@@ -207,6 +211,7 @@ def learn(learnt: Learnt, plan: Plan, q: np.ndarray, info: Info) -> Learnt:
             walk, learnt.proposal, info.shift, info.leap_accept, tune_steps
         )
         learnt = learn_number(learnt._replace(proposal=proposal), plan, proposal)
+        learnt = _try_number(learnt, plan, walk, q, steps)
     else:
         walk = tuning.learn_factor_in_time(walk, tune_steps)
     return learn_best(learnt, walk, info)._replace(noncentred=walk)
@@ -218,6 +223,32 @@ def learn_number(learnt: Any, plan: Plan, proposal: LocalProposal) -> Any:
         return learnt
     number = local_proposal.number_of_steps(proposal, plan.noncentred_steps)
     return learnt._replace(noncentred_steps=number)
+
+
+def _try_number(learnt: Learnt, plan: Plan, walk: Tuning, q: np.ndarray, steps: int) -> Learnt:
+    """Make few moves with the records in every other iteration, where leaps are not accepted.
+
+    ``steps`` is the number of them in the iteration that ended at q.
+    """
+    tried = effort.is_tried(walk.iteration, learnt.tune_steps, plan.noncentred_steps)
+    if not (plan.counts_leaps and tried) or local_proposal.leaps(learnt.proposal):
+        return learnt._replace(effort=None)
+    known = effort.observe(learnt.effort or effort.init(plan.traits.size), q, steps)
+    number = effort.FEW if walk.iteration % 2 else plan.noncentred_steps
+    return learnt._replace(effort=known, noncentred_steps=number)
+
+
+def _settle_number(learnt: Learnt, plan: Plan) -> Learnt:
+    """Keep the number of moves with the records that was found to pay, if it was tried."""
+    if learnt.effort is None:
+        return learnt
+    traits = plan.traits
+    others = effort.ONCE + traits.size + 1
+    # A gradient costs about two densities.
+    others += plan.centred_steps * (2 * LONGEST_TRAJECTORY if traits.has_gradient else 1)
+    variance = np.square(learnt.noncentred.factor).sum(axis=1)
+    number = effort.number(learnt.effort, variance, plan.noncentred_steps, others)
+    return learnt._replace(noncentred_steps=number, effort=None)
 
 
 def learn_best(learnt: Any, walk: Tuning, info: Info) -> Any:
@@ -235,6 +266,7 @@ def give_up(learnt: Any) -> Any:
     return learnt
 
 
-def settle(learnt: Learnt) -> Learnt:
+def settle(learnt: Learnt, plan: Plan) -> Learnt:
     """Keep what was learnt, but for what was hardly ever accepted: that is given up."""
-    return give_up(learnt)._replace(refreshing=refresh.settle(learnt.refreshing))
+    learnt = give_up(_settle_number(learnt, plan))
+    return learnt._replace(refreshing=refresh.settle(learnt.refreshing))
