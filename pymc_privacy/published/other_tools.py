@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from pymc_privacy.arguments import choice, instance, positive, probability, real, refusal, shown
+from pymc_privacy.arguments import choice, instance, positive, real, refusal, shown
 from pymc_privacy.arguments import path as file_at
 from pymc_privacy.errors import ArgumentError, ReleaseError
 from pymc_privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
@@ -215,7 +215,9 @@ def from_registry_entry(
     kind = _NOISE[choice("noise", noise, tuple(_NOISE), error=ReleaseError)]
     loss = _loss(entry)
     name = "epsilon" if "Laplace" in noise else "rho"
-    if name not in loss or loss.get("delta"):
+    delta = loss.get("delta")
+    pure = delta is None or (isinstance(delta, int | float) and delta == 0)
+    if name not in loss or not pure:
         raise ReleaseError(
             f"An entry must state {name} alone to determine {noise} noise; got "
             f"{', '.join(f'{k}: {shown(v)}' for k, v in loss.items()) or 'no privacy parameters'}, "
@@ -228,10 +230,11 @@ def from_registry_entry(
             f"you no scale can be had; got sensitivity={shown(sensitivity)}, share={shown(share)}."
         )
     total = positive(name, loss[name], error=ReleaseError)
-    if share != 1:
-        share = probability("share", share, error=ReleaseError)
+    part = positive("share", share, error=ReleaseError)
+    if part > 1:
+        raise refusal("share", "a number in (0, 1]", share, error=ReleaseError)
     return kind(
-        **{name: positive("share", share, error=ReleaseError) * total},
+        **{name: part * total},
         sensitivity=positive("sensitivity", sensitivity, error=ReleaseError),
     )
 

@@ -130,6 +130,27 @@ def test_a_broken_lattice_is_caught(name, nested):
     assert caught(compared(LATTICE_MUTANTS[name](lattice), model))
 
 
+def test_counts_that_are_drawn_at_once_keep_exact_totals_and_have_the_models_rates():
+    with pm.Model() as model:
+        count = pm.Poisson("count", pt.exp(pm.Normal("level", 1.0, 0.3)), shape=4)
+        pmp.LinearMeasurements(
+            "y",
+            count,
+            np.eye(4, dtype=int),
+            pmp.DiscreteGaussian(scale=5.0),
+            observed=[3, 2, 4, 1],
+            invariants=([[1, 1, 1, 1]], [10]),
+        )
+    lattice = lattice_of(model)
+    [[trees]] = lattice.draws.ways
+    right = lattice.draws.rates_at
+    unheld = trees._replace(exact=np.zeros_like(trees.exact))
+    for changes in ({}, {"ways": ((unheld,),)}, {"rates_at": lambda point: 1.1 * right(point)}):
+        found = compared(lattice._replace(draws=lattice.draws._replace(**changes)), model)
+        assert any("drawn at once" in c.what for c in found)
+        assert bool(caught(found)) == bool(changes)
+
+
 def test_cells_that_are_tied_are_caught_though_locality_was_not_looked_at(monkeypatch):
     monkeypatch.setattr(lattice_graph, "_refuse_mixed_cells", lambda *_: None)
     model = table(tied=True)

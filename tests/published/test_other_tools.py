@@ -112,6 +112,16 @@ def test_an_entry_with_sensitivity_and_share_has_a_scale():
         (entry_of(rho=1.0), {"noise": "Gaussian", "sensitivity": 0.0, "share": 0.5}, "sensitivity"),
         (entry_of(rho="1"), {"noise": "Gaussian", "sensitivity": 1.0, "share": 0.5}, "rho"),
         (entry_of(rho=1.0), {"noise": "Tulap"}, "noise"),
+        (
+            entry_of(rho=1.0, delta=np.ones(2)),
+            {"noise": "Gaussian", "sensitivity": 1.0, "share": 1.0},
+            "state rho alone",
+        ),
+        (
+            entry_of(rho=1.0),
+            {"noise": "Gaussian", "sensitivity": 1.0, "share": np.ones(2)},
+            "share must be",
+        ),
         ({"deployment": {"privacy_loss": None}}, {"noise": "Laplace"}, "within each other"),
         ([], {"noise": "Laplace"}, "dictionary"),
     ],
