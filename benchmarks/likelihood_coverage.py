@@ -23,7 +23,7 @@ import pytensor.tensor as pt
 import pymc_privacy as pmp
 from benchmarks.papers.pages import Row, command, grouped, markdown, mean_and_error, remarks
 from pymc_privacy.inference.direct import make_problem
-from pymc_privacy.inference.maximum_likelihood import Fitting
+from pymc_privacy.inference.fitting import Fitting
 
 PAGE = Path(__file__).parents[1] / "docs" / "without-a-prior.md"
 SIZE, NOMINAL = 200, 0.95

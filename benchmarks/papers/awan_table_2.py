@@ -26,7 +26,7 @@ from benchmarks.papers import published_em
 from benchmarks.papers.pages import Row, command, grouped, markdown, remarks
 from benchmarks.papers.published_em import CLAMP, SENSITIVITY, STATISTICS, Parameters, Release
 from pymc_privacy.inference.direct import make_problem
-from pymc_privacy.inference.maximum_likelihood import Fitting
+from pymc_privacy.inference.fitting import Fitting
 
 SIZE, CAPACITY, EPSILON_S = 1000, 4000, 1.0
 TRUTH = Parameters(np.array([0.0, -1.0, 1.0]), 1.0, np.array([1.0, -1.0]), np.eye(2))
