@@ -126,9 +126,9 @@ class Certifier:
         sizes: Sequence[GroupSizes],
         databases: Sequence[Database],
         compile_kwargs: dict | None,
-    ) -> list[SizesProgram]:
-        """Return the draws of numbers of records of groups, compared with the model."""
-        return [
+    ) -> list[tuple[GroupSizes, SizesProgram]]:
+        """Return numbers of records of groups with their draws, compared with the model."""
+        programs = [
             certified(
                 [lambda s=s: compile_sizes(self._model, s, databases, compile_kwargs)],  # type: ignore[misc]
                 lambda program, s=s: compare_sizes(  # type: ignore[misc]
@@ -138,6 +138,7 @@ class Certifier:
             )
             for s in sizes
         ]
+        return list(zip(sizes, programs, strict=True))
 
     def record_target(
         self, database: Database, compile_kwargs: dict | None, fraction: float = 1.0
@@ -217,7 +218,7 @@ class Certifier:
             yield from compare_records(
                 t.program, t.database, t.noise, self.reference, pairs, rows=t.rows, laws=False
             )
-        if program is not None:
+        if program is not None and program.size:
             yield from compare_parameters(program, [*carried, *databases], self.reference, pairs)
 
 

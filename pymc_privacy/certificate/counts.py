@@ -36,6 +36,7 @@ from pymc_privacy.certificate.base import (
     Pair,
     Reference,
     Terms,
+    certified,
     disagreements,
     first_number,
     log_density_change,
@@ -457,6 +458,13 @@ def _contributions(
     what = f"the contributions of records ({label})"
     found = program.contributions_at(existing)
     yield Comparison(what, expected, found, float(np.abs(expected).sum()))
+
+
+def certified_size(size: SizeTarget, certifier: Certifier) -> SizeTarget:
+    """Compare sweep and jumps with the model, and refuse to go on where they disagree."""
+    reference, pairs = certifier.reference, certifier.pairs
+    what = f"the size {size.size!r}"
+    return certified([lambda: size], lambda made: compare_jumps(made, reference, pairs), what=what)
 
 
 def compare_tuned(

@@ -16,7 +16,7 @@ from pymc_privacy.algorithms.adaptation.memo import Memo
 from pymc_privacy.algorithms.interweave import Info, State
 from pymc_privacy.certificate.base import Comparison, certified
 from pymc_privacy.certificate.certifier import LEVELS, Certifier
-from pymc_privacy.certificate.counts import compare_jumps, compare_sized, compare_tuned
+from pymc_privacy.certificate.counts import certified_size, compare_sized, compare_tuned
 from pymc_privacy.errors import RecordError
 from pymc_privacy.model.marks import is_record
 from pymc_privacy.model.points import Point
@@ -165,7 +165,7 @@ class BirthDeath(Courier):
             lambda made: compare_sized(made, databases, certifier.reference, certifier.pairs),
             what="parameters and sizes",
         )
-        sized = [self._certified(SizeTarget(d, compile_kwargs)) for d in databases]
+        sized = [certified_size(SizeTarget(d, compile_kwargs), certifier) for d in databases]
         self._target = SizedTarget(program, tuple(sized))
         self._plan = adaptation.plan(
             program.traits,
@@ -182,14 +182,6 @@ class BirthDeath(Courier):
     def make_room(self, records: Collection[TensorVariable]) -> None:
         """Keep by itself those of these records, which nobody else reads, that have no rows."""
         self._target.make_room({str(rv.name) for rv in records})
-
-    def _certified(self, size: SizeTarget) -> SizeTarget:
-        """Compare sweep and jumps with the model, and refuse to go on where they disagree."""
-        reference, pairs = self._certifier.reference, self._certifier.pairs
-        what = f"the size {size.size!r}"
-        return certified(
-            [lambda: size], lambda made: compare_jumps(made, reference, pairs), what=what
-        )
 
     def _first(self, tune_steps: int) -> adaptation.Learnt:
         return adaptation.init(self._plan, tune_steps)

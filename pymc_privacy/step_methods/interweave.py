@@ -137,8 +137,7 @@ class Interweave(Courier):
             together,
         )
         self._effects = self._certifier.effect_target(effects, databases, compile_kwargs)
-        programs = self._certifier.size_programs(sizes, databases, compile_kwargs)
-        self._sizes = list(zip(sizes, programs, strict=True))
+        self._sizes = self._certifier.size_programs(sizes, databases, compile_kwargs)
         self._plan = adaptation.plan(
             self._program.traits, centred_steps=centred_steps, noncentred_steps=noncentred_steps
         )
@@ -205,9 +204,5 @@ class Interweave(Courier):
 
     def _compared(self, point: Point) -> Iterator[Comparison]:
         certifier, program = self._certifier, self._program
-        if not program.size:
-            pairs, moved = after_tuning(point), None
-        else:
-            pairs = after_tuning(point, a_step_away(program, point, self.learnt.centred))
-            moved = program
-        return certifier.compare_swept(pairs, self._targets, moved, self._effects, self._sizes)
+        pairs = after_tuning(point, a_step_away(program, point, self.learnt.centred))
+        return certifier.compare_swept(pairs, self._targets, program, self._effects, self._sizes)
