@@ -122,6 +122,12 @@ LABELS = {"neighbours": "neighbours?", "unit": "title"}
 NEAR = {"neighbours": "neighbours?"}
 
 
+def dp_wizard(histogram, accuracy):
+    """Return a report of DP Wizard, as a dictionary."""
+    output = {"histogram": histogram, "accuracy": accuracy, "confidence": 0.95}
+    return {"inputs": {"epsilon": 1.0}, "outputs": {"age": output}}
+
+
 def cases(folder):
     """Return the cases of every public name."""
     numbers = iter(range(10**6))
@@ -552,6 +558,50 @@ def cases(folder):
                 ),
                 {"scale": 1.0},
                 scale="key",
+            ),
+        ],
+        "from_registry_entry": [
+            Case(
+                pmp.from_registry_entry,
+                {
+                    "entry": lambda: {
+                        "deployment": {"privacy_loss": {"privacy_parameters": {"epsilon": 2.0}}}
+                    },
+                    "noise": "Laplace",
+                    "sensitivity": 1.0,
+                    "share": 0.5,
+                },
+                entry="object",
+                noise="neighbours",
+                sensitivity="positive?",
+                share="positive?",
+            ),
+            Case(
+                lambda epsilon: pmp.from_registry_entry(
+                    {"deployment": {"privacy_loss": {"privacy_parameters": {"epsilon": epsilon}}}},
+                    noise="Laplace",
+                    sensitivity=1.0,
+                    share=0.5,
+                ),
+                {"epsilon": 2.0},
+                epsilon="positive",
+            ),
+        ],
+        "read_dp_wizard": [
+            Case(
+                pmp.read_dp_wizard,
+                {"report": lambda: dp_wizard({"(0, 50]": 31, "(50, 100]": 12}, 9.4457)},
+                report="object",
+            ),
+            Case(
+                lambda accuracy: pmp.read_dp_wizard(dp_wizard({"(0, 50]": 31}, accuracy)),
+                {"accuracy": 9.4457},
+                accuracy="positive",
+            ),
+            Case(
+                lambda count: pmp.read_dp_wizard(dp_wizard({"(0, 50]": count}, 9.4457)),
+                {"count": 31},
+                count="real",
             ),
         ],
         "Ledger": [

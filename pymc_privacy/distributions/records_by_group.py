@@ -24,7 +24,7 @@ from pymc_privacy.model.support import possible
 def check_by(name: str, size: Any, by: Any, capacity: Any) -> None:
     """Refuse a vector of numbers without groups, and public numbers, in a sentence."""
     public = not isinstance(size, Variable) or isinstance(size, Constant)
-    if public and (by is not None or np.ndim(size) == 1):
+    if public and (by is not None or isinstance(size, list | tuple | np.ndarray)):
         raise RecordError(
             f"The size of {name!r} must be a random variable of the model; got public numbers. "
             "Records of public groups need no size: give them a shape, the sum of the numbers, and "

@@ -22,6 +22,8 @@ from pymc_privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian,
 from pymc_privacy.mechanisms.base import AdditiveMechanism
 from pymc_privacy.mechanisms.post_processed import Clamped
 
+MOST = 2**53  # of a count: reports are read as floats
+
 _NOISE: dict[str, Any] = {
     "Laplace": Laplace,
     "DiscreteLaplace": DiscreteLaplace,
@@ -119,10 +121,18 @@ def _unflattened(path: Any) -> dict[str, dict[str, Any]]:
             continue
         output = outputs.setdefault(name, {})
         if histogram:
-            output.setdefault("histogram", {})[bin_] = values[0]
+            output.setdefault("histogram", {})[bin_] = _read(values[0])
         else:
-            output[entry] = values[0]
+            output[entry] = _read(values[0])
     return outputs
+
+
+def _read(text: str) -> float | str:
+    """Return the number of a cell, or its text."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _histogram(name: str, output: Mapping[str, Any]) -> WizardHistogram:
@@ -139,8 +149,8 @@ def _histogram(name: str, output: Mapping[str, Any]) -> WizardHistogram:
         raise refusal(f"The confidence of {name!r}", "in (0, 1)", confidence, error=ReleaseError)
     scale = _scale(name, _number(name, "accuracy", accuracy), alpha)
     counts = [_number(name, f"count of {bin_}", value) for bin_, value in histogram.items()]
-    if any(count < 0 or count != int(count) for count in counts):
-        wanted = "integers >= 0"
+    if any(not 0 <= count <= MOST or count != int(count) for count in counts):
+        wanted = f"integers from 0 to {MOST}"
         raise refusal(f"The counts of {name!r}", wanted, counts, error=ReleaseError)
     noise = Clamped(mechanism=DiscreteLaplace(scale=scale), lower=0.0)
     return WizardHistogram(tuple(map(str, histogram)), np.array(counts, dtype=np.int64), noise)
@@ -148,8 +158,8 @@ def _histogram(name: str, output: Mapping[str, Any]) -> WizardHistogram:
 
 def _number(name: str, what: str, value: Any) -> float:
     try:
-        return real(what, float(value) if isinstance(value, str) else value)
-    except (ValueError, ArgumentError):
+        return real(what, value)
+    except ArgumentError:
         raise refusal(f"The {what} of {name!r}", "a number", value, error=ReleaseError) from None
 
 
