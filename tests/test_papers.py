@@ -148,7 +148,7 @@ def test_a_small_figure_2(tmp_path):
     assert [row["error"] for row in rows] == [None] * 4
     means = {row["epsilon"]: row["mean"] for row in rows}
     assert abs(means[10.0][1]) > abs(means[0.1][1]), "the second release must have been read"
-    assert "| 0.998 | 2 |" in re.sub(r"0\.9\d\d", "0.998", ju_figure_2.table(rows, chosen))
+    assert re.search(r"\| 0\.9\d\d \| 2 \|", ju_figure_2.table(rows, chosen))
 
 
 def rows_of_intervals(shares, accept_min):

@@ -62,9 +62,7 @@ def study(options: argparse.Namespace) -> pmp.Study:
     )
 
 
-def draw(
-    rows: list[Row], known: np.ndarray, prior: float, name: str, picture: Path = PICTURE
-) -> None:
+def draw(rows: list[Row], known: np.ndarray, prior: float, name: str, picture: Path) -> None:
     """Draw the points, the means given the records (solid), and the prior's (dashed)."""
     import matplotlib
 
@@ -109,7 +107,7 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
         first_error, last_error
     )
     if options.docs:
-        draw(rows, known, PRIOR_MEAN, "p ")
+        draw(rows, known, PRIOR_MEAN, "p ", PICTURE)
     caption = (
         "Posterior mean of each class probability, averaged over releases ± Monte Carlo error "
         f"(standard deviation over releases), of {max(map(len, groups.values()))} releases of one "
