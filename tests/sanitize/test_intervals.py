@@ -451,10 +451,11 @@ def test_the_noise_of_an_interval_has_no_seed(method):
     if "rng" in inspect.signature(method).parameters:
         options = {"rng": np.random.default_rng(1)}
     ends = set()
-    for _ in range(8):
+    # At this epsilon no interval has a probability above 1/4: twelve are equal once in 4e6 runs.
+    for _ in range(12):
         if options:
             options = {"rng": np.random.default_rng(1)}
-        interval = method(records, pmp.Proportion(), epsilon=0.05, **options)
+        interval = method(records, pmp.Proportion(), epsilon=0.2, **options)
         ends.add((interval.lower, interval.upper))
     assert len(ends) > 1
 
