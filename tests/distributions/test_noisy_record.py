@@ -158,7 +158,11 @@ LAWS = {  # of two parameters: PyMC's, and SciPy's
         lambda a, b: stats.t(b, a, b),
     ),
 }
-SLOW_LAWS = ("laplace", "lognormal", "uniform", "beta", "student")
+SLOW_LAWS = {
+    "beta": pytest.mark.slow,
+    "student": pytest.mark.slow,
+    **dict.fromkeys(("laplace", "lognormal", "uniform"), pytest.mark.exhaustive),
+}
 LEVELS = (1e-12, 1e-8, 1e-4, 0.01, 0.1, 0.3, 0.7, 0.9, 0.99, 1 - 1e-4, 1 - 1e-8)
 
 
@@ -179,9 +183,7 @@ def by_quad_of(law, noise, y, low, high, scale):
 
 
 @pytest.mark.filterwarnings("ignore::scipy.integrate.IntegrationWarning")
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW_LAWS)) for n in LAWS]
-)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=SLOW_LAWS.get(n, ())) for n in LAWS])
 def test_other_laws_against_quadrature(name, request):
     """Density and gradient: one law for all users, a law for each, and both kinds of noise."""
     rng = np.random.default_rng(seed_of(request))
