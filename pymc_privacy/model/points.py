@@ -33,6 +33,8 @@ class Layout:
 
     def flatten(self, point: Point) -> np.ndarray:
         """Return the values of a point as one vector."""
+        if not self.names:
+            return np.empty(0)
         return np.concatenate([np.ravel(point[name]) for name in self.names])
 
     def unflatten(self, vector: np.ndarray) -> Point:
