@@ -25,6 +25,7 @@ from pymc_privacy.algorithms import (
     birth_death,
     count_states,
     group_effects,
+    group_sizes,
     ibis,
     interweave,
     lattice_walk,
@@ -282,6 +283,15 @@ def of_effects():
     )
 
 
+def of_sizes_of_groups():
+    log_weights = np.log(np.arange(1.0, 9.0).reshape(4, 2))
+    return Kernel(
+        group_sizes,
+        group_sizes.State(np.array([2, 3])),
+        lambda rng, state: group_sizes.step(rng, state, log_weights),
+    )
+
+
 KERNELS = {
     "interweave": lambda: of_moves(interweave, CARRIED, noise_precision=np.empty(0)),
     "interweave by leaps": lambda: of_moves(leaps, CARRIED),
@@ -294,6 +304,7 @@ KERNELS = {
     "ibis": of_particles,
     "refresh": of_fresh_databases,
     "group_effects": of_effects,
+    "group_sizes": of_sizes_of_groups,
 }
 
 
@@ -343,8 +354,8 @@ def test_tuning_learns_from_the_info_and_leaves_what_it_knew(kernel):
     state, info = kernel.step(np.random.default_rng(1), copy.deepcopy(kernel.state))
     if kernel.learn is None:
         # Proposals are those of the data model, or of the particles themselves, or found anew in
-        # every step; or what is known grows with every offer, and has no form to keep.
-        assert kernel.module in (record_sweep, ibis, group_effects, refreshing)
+        # every step, or exact; or what is known grows with every offer, and has no form to keep.
+        assert kernel.module in (record_sweep, ibis, group_effects, group_sizes, refreshing)
         return
     before = copy.deepcopy(kernel.learnt)
     learnt, again = (kernel.learn(kernel.learnt, state, info) for _ in range(2))
