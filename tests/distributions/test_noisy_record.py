@@ -158,11 +158,7 @@ LAWS = {  # of two parameters: PyMC's, and SciPy's
         lambda a, b: stats.t(b, a, b),
     ),
 }
-SLOW_LAWS = {
-    "beta": pytest.mark.slow,
-    "student": pytest.mark.slow,
-    **dict.fromkeys(("laplace", "lognormal", "uniform"), pytest.mark.exhaustive),
-}
+SLOW_LAWS = dict.fromkeys(("laplace", "lognormal", "uniform", "beta", "student"), pytest.mark.slow)
 LEVELS = (1e-12, 1e-8, 1e-4, 0.01, 0.1, 0.3, 0.7, 0.9, 0.99, 1 - 1e-4, 1 - 1e-8)
 
 
@@ -229,6 +225,19 @@ def test_records_of_all_widths_are_integrated(request):
             assert np.isfinite(slope).all()
 
 
+def of_exponentials(logs, y, high, scale):
+    """Return what `by_quad_of` does for all logs of means and all y, under Laplace noise."""
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    density, cut = kernel("laplace", scale), np.clip(y, 0, high)[:, None]
+    total = density(y - high)
+    for low, up in ((0.0, cut), (cut, high)):
+        x = (low + up) / 2 + (up - low) / 2 * nodes
+        t = y[:, None] - x
+        slope = -np.sign(t) / scale * density(t) * weights * (up - low) / 2
+        total = total - (np.expm1(-x * np.exp(-logs)[:, None, None]) * slope).sum(axis=-1)
+    return np.log(total)
+
+
 @pytest.mark.slow
 def test_posterior_of_another_law_against_a_grid(request):
     """The rate of exponential records under NUTS; with smaller noise the reference disagrees."""
@@ -242,12 +251,11 @@ def test_posterior_of_another_law_against_a_grid(request):
             2000, tune=500, chains=2, cores=1, random_seed=1, progressbar=False
         ).posterior
     logs = np.linspace(-4, 5, 600)
+    by_hand = by_quad_of(stats.expon(scale=math.exp(logs[7])), "laplace", y[3], 0.0, 2.0, 1.0)
+    assert of_exponentials(logs[7:8], y[3:4], 2.0, 1.0)[0, 0] == pytest.approx(by_hand, abs=1e-9)
 
     def law_of(scale):
-        total = stats.norm.logpdf(logs)
-        for k, at in enumerate(logs):
-            record = stats.expon(scale=math.exp(at))
-            total[k] += sum(by_quad_of(record, "laplace", one, 0.0, 2.0, scale) for one in y)
+        total = stats.norm.logpdf(logs) + of_exponentials(logs, y, 2.0, scale).sum(axis=1)
         return Tabulated(logs, np.exp(total - special.logsumexp(total)))
 
     drawn = np.log(posterior["mean"].values)
