@@ -73,7 +73,11 @@ def test_several_releases_of_one_database(draw):
 
 
 @pytest.mark.parametrize(
-    "kind", ["laplace", *(pytest.param(k, marks=pytest.mark.slow) for k in list(MECHANISMS)[1:])]
+    "kind",
+    [
+        pytest.param("laplace", marks=pytest.mark.slow),
+        *(pytest.param(k, marks=pytest.mark.exhaustive) for k in list(MECHANISMS)[1:]),
+    ],
 )
 def test_categorical_with_one_scale_per_cell(kind, draw):
     mechanism, noise, shift = MECHANISMS[kind]
