@@ -242,13 +242,9 @@ def _leaving_records_alone(
 
     Something that is stored, or a variable that another step moves given the records.
     """
-    names = kwargs.get("var_names")
-    stored = [rv for rv in model.unobserved_RVs if names is None or rv.name in names]
-    seen = bool(set(records) & set(ancestors(stored))) or kwargs.get("callback") is not None
-    given = kwargs.get("step")
-    steps = [
-        s for s in (given if isinstance(given, list) else [given]) if isinstance(s, Interweave)
-    ]
+    above = set(ancestors(_stored(model, kwargs)))
+    seen = bool(set(records) & above) or kwargs.get("callback") is not None
+    steps = _given_steps(kwargs, Interweave)
     for step in steps:
         step.leaves_records = not seen and not _others_see_records(model, step)
     try:
@@ -257,6 +253,20 @@ def _leaving_records_alone(
         # A step may be used once more where records are looked at.
         for step in steps:
             step.leaves_records = False
+
+
+def _stored(model: Model, kwargs: dict[str, Any]) -> list[TensorVariable]:
+    """Return the variables whose draws are kept."""
+    names = kwargs.get("var_names")
+    return [rv for rv in model.unobserved_RVs if names is None or rv.name in names]
+
+
+def _given_steps(kwargs: dict[str, Any], kind: type) -> list[Any]:
+    """Return the steps of one kind that are about to sample."""
+    given = kwargs.get("step")
+    return [
+        step for step in (given if isinstance(given, list) else [given]) if isinstance(step, kind)
+    ]
 
 
 def _others_see_records(model: Model, step: Interweave) -> bool:
@@ -268,11 +278,8 @@ def _others_see_records(model: Model, step: Interweave) -> bool:
 
 def _make_room(model: Model, kwargs: dict[str, Any], records: Sequence[TensorVariable]) -> None:
     """Let records without a capacity be as many as they are, where one step alone reads them."""
-    steps = kwargs.get("step")
-    steps = steps if isinstance(steps, list) else [steps]
-    names = kwargs.get("var_names")
-    stored = [rv for rv in model.unobserved_RVs if names is None or rv.name in names]
-    for step in (step for step in steps if isinstance(step, BirthDeath)):
+    stored = _stored(model, kwargs)
+    for step in _given_steps(kwargs, BirthDeath):
         moved = {model.values_to_rvs[value] for value in step.vars}
         others = [rv for rv in model.free_RVs if rv not in moved]
         releases = [rv for rv in model.observed_RVs if set(records) & set(ancestors([rv]))]
